@@ -1,0 +1,49 @@
+# Every target sets up what it needs: a virtual environment in .venv, installed through constraints.txt.
+
+# The oldest Python that is supported, where there is one; override with make PYTHON=...
+PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
+JOBS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint types unit demo bench docs-figures clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nystream needs Python 3.11 or newer, not " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plot,test,dev]'
+	@touch $@
+
+setup: $(STAMP) ## create .venv and install nystream and all its tools
+
+test: lint types unit ## run every check: lint, types, tests
+
+lint: $(STAMP) ## ruff (rules and format) and the import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(STAMP) ## mypy
+	$(BIN)/mypy
+
+unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
+	$(BIN)/pytest -n $(JOBS) --dist worksteal
+
+demo: $(STAMP) ## stream tokens through all nine variants and print one table
+	$(BIN)/nystream demo
+
+bench: $(STAMP) ## run every benchmark
+	set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+docs-figures: $(STAMP) ## draw the figures of the documentation again
+	$(BIN)/python benchmarks/drift.py
+
+clean: ## remove caches and build products; .venv stays
+	rm -rf build dist demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

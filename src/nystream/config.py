@@ -1,0 +1,189 @@
+"""The configuration of one attention: a frozen dataclass that is checked when it is made.
+
+The same object is the constructor's argument, the header of a saved state and, later, the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+VARIANTS: tuple[str, ...] = (
+    "full",
+    "co-full-single",
+    "co-full-retro",
+    "nystrom",
+    "nystrom-fixed",
+    "co-cont-single",
+    "co-cont-retro",
+    "co-fixed-single",
+    "co-fixed-retro",
+)
+
+Pinv = Literal["newton", "exact", "ridge", "none"]
+Sums = Literal["auto", "partials", "recompute", "subtract"]
+
+PINVS: tuple[str, ...] = ("newton", "exact", "ridge", "none")
+
+# The forms in which each variant can keep its window; a variant that is not here keeps no sums at all.
+SUMS: dict[str, tuple[str, ...]] = {
+    "co-full-retro": ("auto", "recompute", "subtract"),
+    "co-cont-single": ("auto", "partials", "recompute", "subtract"),
+    "co-cont-retro": ("auto", "partials", "recompute", "subtract"),
+    "co-fixed-single": ("auto", "partials", "recompute", "subtract"),
+    "co-fixed-retro": ("auto", "partials", "recompute", "subtract"),
+}
+NO_SUMS: tuple[str, ...] = ("auto", "recompute")
+
+# Below this window, reading the rings afresh beats keeping partials in eager torch (benchmarks/step.py measures it).
+RECOMPUTE_BELOW = 128
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """What one attention is.
+
+    Args:
+        variant: one of `nystream.VARIANTS`.
+        embed_dim: width E of the tokens; a multiple of `num_heads`.
+        num_heads: number of heads H; each is `embed_dim // num_heads` wide.
+        window: how many tokens n a token attends to, itself included.
+        landmarks: number of landmarks m, 1 <= m <= n. Needed by the Nyström variants, unused by the full ones.
+        pinv: how Γ is inverted: "newton" (the paper's iteration), "exact", "ridge" or "none".
+        pinv_iters: number of Newton–Schulz iterations; part of the model.
+        pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ.
+        update_size: how many tokens r arrive together; divides `window`.
+        sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
+        bias: whether the four projections have a bias.
+        dropout: dropout of the attention weights in training; only the full variants form such weights.
+    """
+
+    variant: str = "co-fixed-single"
+    embed_dim: int = 192
+    num_heads: int = 16
+    window: int = 120
+    landmarks: int | None = None
+    pinv: Pinv = "newton"
+    pinv_iters: int = 6
+    pinv_ridge: float = 0.1
+    update_size: int = 1
+    sums: Sums = "auto"
+    bias: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"variant={self.variant!r} is not known; it must be one of {', '.join(VARIANTS)}")
+        for name in ("embed_dim", "num_heads", "window", "update_size", "pinv_iters"):
+            _check_positive_int(name, getattr(self, name))
+        if self.embed_dim % self.num_heads:
+            raise ValueError(
+                f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "
+                f"every head needs the same width"
+            )
+        self._check_landmarks()
+        if self.window % self.update_size:
+            raise ValueError(
+                f"window={self.window} is not a multiple of update_size={self.update_size}; "
+                f"tokens that arrive together must also leave together"
+            )
+        if self.pinv not in PINVS:
+            raise ValueError(f"pinv={self.pinv!r} is not known; it must be one of {', '.join(PINVS)}")
+        if not self.pinv_ridge > 0:
+            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0")
+        forms = SUMS.get(self.variant, NO_SUMS)
+        if self.sums not in forms:
+            raise ValueError(f"sums={self.sums!r} is not a form of {self.variant!r}, which has {', '.join(forms)}")
+        self._check_dropout()
+
+    def _check_landmarks(self) -> None:
+        if self.landmarks is None:
+            if self.low_rank:
+                raise ValueError(f"landmarks=None, but variant {self.variant!r} needs 1 <= landmarks <= window")
+            return
+        _check_positive_int("landmarks", self.landmarks)
+        if self.landmarks > self.window:
+            raise ValueError(
+                f"landmarks={self.landmarks} is more than window={self.window}; every landmark needs a token of its own"
+            )
+
+    def _check_dropout(self) -> None:
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
+        if self.dropout and self.low_rank:
+            raise ValueError(
+                f"dropout={self.dropout} cannot be honoured by {self.variant!r}: the n x n attention weights it would "
+                f"drop are never formed; set dropout=0.0 and drop features after the attention instead"
+            )
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether the variant uses landmarks."""
+        return "full" not in self.variant
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the landmarks are fixed before streaming."""
+        return "fixed" in self.variant
+
+    @property
+    def single(self) -> bool:
+        """Whether only the newest rows are returned."""
+        return self.variant.endswith("-single")
+
+    @property
+    def head_dim(self) -> int:
+        return self.embed_dim // self.num_heads
+
+    @property
+    def scale(self) -> float:
+        """What every logit is multiplied by."""
+        return float(self.head_dim) ** -0.5
+
+    @property
+    def m(self) -> int:
+        """Number of landmarks, for code that has made sure that there are some."""
+        assert self.landmarks is not None
+        return self.landmarks
+
+    @property
+    def rows(self) -> int:
+        """Number of output rows of `forward` and `step`."""
+        return self.update_size if self.single else self.window
+
+    @property
+    def receptive_field(self) -> int:
+        """How many tokens an output can depend on: a token lives on in its landmark after it left the window."""
+        lag = -(-self.window // self.m) - 1 if self.variant.startswith("co-cont") else 0
+        return self.window + lag
+
+    @property
+    def form(self) -> str:
+        """The form of the window that `sums` stands for."""
+        groups = self.window // self.update_size
+        if self.sums == "partials":
+            return "partials" if groups > 1 else "recompute"
+        if self.sums != "auto":
+            return self.sums
+        if self.variant == "co-full-retro":
+            return "auto"
+        return "partials" if self.variant in SUMS and self.window >= RECOMPUTE_BELOW and groups > 1 else "recompute"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of every field: states and snapshots carry it, so that they cannot be mixed up."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_positive_int(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}={value} must be at least 1")

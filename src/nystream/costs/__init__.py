@@ -1,0 +1,9 @@
+"""What attention costs: the paper's counts of operations and of memory, and the corrected ones beside them.
+
+Plain arithmetic on n (window), d (width) and m (landmarks): nothing here needs a model or a tensor.
+"""
+
+from nystream.costs.flops import flops
+from nystream.costs.memory import Memory, memory
+
+__all__ = ["Memory", "flops", "memory"]

@@ -1,0 +1,119 @@
+"""Numbers held in memory, as the paper's appendix counts them: between two steps (valley) and within one (peak).
+
+    variant            valley                                peak
+    full               3(nd - 1)                             n² + 4nd + 1
+    co-full-single     2(nd - 1)                             2nd + n + 2d
+    co-full-retro      4nd + n - d - 4                       5nd + 2n
+    nystrom            3(nd - 1)                             4nd + 2nm + 2dm + 6m² + m + 1
+    nystrom-fixed      3(nd - 1) + 2dm + m²                  4nd + 2nm + 2dm + 2m² + 1
+    co-cont-single     2nd + 4dm + 2m² - 2                   2nd + nm + n + 4dm + d + 7m² + 4m
+    co-cont-retro      3nd + 2nm + 4dm + 2m² - 2m - 6        4nd + 3nm + 2n + 4dm + 7m² + 4m
+    co-fixed-single    3dm + m² + m                          3dm + d + m² + 2m
+    co-fixed-retro     nm + 3dm + m² + m                     nd + nm + 3dm + m² + 2m
+
+What is corrected, and why:
+
+- A matrix without its oldest row holds d(n - 1) numbers, not nd - 1. Likewise (ΔV)_prev holds d(m - 1), not dm - m;
+  Γ_prev holds (m - 1)², not m² - 2m; B_prev holds (n - 1)(m - 1), not nm - n - m.
+- Some totals are not the sum of their own items: co-cont-single's valley ends in -2 where they give -4,
+  nystrom-fixed's peak has 2m² where they give m², co-fixed-retro's valley has an m that they cancel.
+- Fixed landmarks do need what leaves the window, to take it out of the sums: its logits and its value, m + d numbers
+  for each of the n - 1 tokens (n within a step). Only the operations of co-fixed-single are free of n.
+- Δ_φ V is m x d: it takes dm numbers, where the two co-cont peaks list nm.
+- co-cont-single keeps no Q, so it holds the sum of q over the segment under way (d); and its peak, unlike every
+  other, leaves out the result (d).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from nystream.costs.flops import check_arguments
+
+
+class Memory(NamedTuple):
+    """Numbers (not bytes) held: `valley` between two steps, `peak` within one."""
+
+    valley: int
+    peak: int
+
+
+Formula = Callable[[int, int, int], Memory]
+
+PAPER: Mapping[str, Formula] = {
+    "full": lambda n, d, m: Memory(3 * (n * d - 1), n**2 + 4 * n * d + 1),
+    "co-full-single": lambda n, d, m: Memory(2 * (n * d - 1), 2 * n * d + n + 2 * d),
+    "co-full-retro": lambda n, d, m: Memory(4 * n * d + n - d - 4, 5 * n * d + 2 * n),
+    "nystrom": lambda n, d, m: Memory(
+        3 * (n * d - 1),
+        4 * n * d + 2 * n * m + 2 * d * m + 6 * m**2 + m + 1,
+    ),
+    "nystrom-fixed": lambda n, d, m: Memory(
+        3 * (n * d - 1) + 2 * d * m + m**2,
+        4 * n * d + 2 * n * m + 2 * d * m + 2 * m**2 + 1,
+    ),
+    "co-cont-single": lambda n, d, m: Memory(
+        2 * n * d + 4 * d * m + 2 * m**2 - 2,
+        2 * n * d + n * m + n + 4 * d * m + d + 7 * m**2 + 4 * m,
+    ),
+    "co-cont-retro": lambda n, d, m: Memory(
+        3 * n * d + 2 * n * m + 4 * d * m + 2 * m**2 - 2 * m - 6,
+        4 * n * d + 3 * n * m + 2 * n + 4 * d * m + 7 * m**2 + 4 * m,
+    ),
+    "co-fixed-single": lambda n, d, m: Memory(
+        3 * d * m + m**2 + m,
+        3 * d * m + d + m**2 + 2 * m,
+    ),
+    "co-fixed-retro": lambda n, d, m: Memory(
+        n * m + 3 * d * m + m**2 + m,
+        n * d + n * m + 3 * d * m + m**2 + 2 * m,
+    ),
+}
+
+CORRECTED: Mapping[str, Formula] = {
+    "full": lambda n, d, m: Memory(3 * d * (n - 1), PAPER["full"](n, d, m).peak),
+    "co-full-single": lambda n, d, m: Memory(2 * d * (n - 1), PAPER["co-full-single"](n, d, m).peak),
+    "co-full-retro": lambda n, d, m: Memory((4 * d + 1) * (n - 1), PAPER["co-full-retro"](n, d, m).peak),
+    "nystrom": lambda n, d, m: Memory(3 * d * (n - 1), PAPER["nystrom"](n, d, m).peak),
+    "nystrom-fixed": lambda n, d, m: Memory(
+        3 * d * (n - 1) + 2 * d * m + m**2,
+        4 * n * d + 2 * n * m + 2 * d * m + m**2 + 1,
+    ),
+    # K and V, sum of q, landmarks and ΔV, Γ†, φ(Δ)⁻¹, two φ_prev, Γ_prev, (ΔV)_prev, in the appendix's order.
+    "co-cont-single": lambda n, d, m: Memory(
+        2 * d * (n - 1) + d + 3 * d * m + m**2 + m + 2 * (m - 1) + (m - 1) ** 2 + d * (m - 1),
+        2 * n * d + n + 5 * d * m + 3 * d + 7 * m**2 + 4 * m,
+    ),
+    # Q, K and V, landmarks and ΔV, B Γ†, Γ†, φ(Δ)⁻¹, three φ_prev, B_prev, Γ_prev, (ΔV)_prev.
+    "co-cont-retro": lambda n, d, m: Memory(
+        3 * d * (n - 1)
+        + 3 * d * m
+        + m * (n - 1)
+        + m**2
+        + m
+        + (n - 1)
+        + 2 * (m - 1)
+        + (n - 1) * (m - 1)
+        + (m - 1) ** 2
+        + d * (m - 1),
+        4 * n * d + 2 * n * m + 2 * n + 5 * d * m + 7 * m**2 + 4 * m,
+    ),
+    "co-fixed-single": lambda n, d, m: Memory(
+        (n - 1) * (d + m) + 3 * d * m + m**2 + m,
+        n * (d + m) + 3 * d * m + d + m**2 + 2 * m,
+    ),
+    "co-fixed-retro": lambda n, d, m: Memory(
+        (n - 1) * (d + m) + n * m + 3 * d * m + m**2,
+        n * (d + m) + n * d + n * m + 3 * d * m + m**2 + 2 * m,
+    ),
+}
+
+
+def memory(variant: str, n: int, d: int, m: int | None = None, *, corrected: bool = False) -> Memory:
+    """Numbers that one attention block holds: (valley, peak), by the paper's totals (module docstring).
+
+    `corrected=True` gives our count of the same algorithm. `m` is not needed by the three variants without
+    landmarks, which ignore it.
+    """
+    n, d, landmarks = check_arguments(variant, n, d, m)
+    formulas = CORRECTED if corrected else PAPER
+    return formulas[variant](n, d, landmarks)

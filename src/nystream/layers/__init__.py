@@ -1,0 +1,5 @@
+"""Modules with parameters."""
+
+from nystream.layers.attention import MultiheadAttention
+
+__all__ = ["MultiheadAttention"]

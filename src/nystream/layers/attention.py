@@ -1,0 +1,312 @@
+"""Multi-head attention with three faces that agree: `forward`, `step` and `steps`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from nystream import state as states
+from nystream.config import AttentionConfig
+from nystream.layers import checks
+from nystream.ops.attention import nystrom, nystrom_fixed
+from nystream.ops.attention.common import Fixed, gamma_pinv
+from nystream.ops.precision import accumulator
+from nystream.ops.timeline import timeline
+from nystream.registry import variant_ops
+
+
+class Factors(NamedTuple):
+    """The three factors of low-rank attention over one window: output = B Γ† Δ V."""
+
+    beta: Tensor  # [B, H, n, m]
+    gamma_pinv: Tensor  # [B, H, m, m]
+    delta: Tensor  # [B, H, m, n]
+
+
+class MultiheadAttention(nn.Module):
+    """One of the nine attentions, over windows and over streams.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> attn = ns.MultiheadAttention(
+        ...     ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
+        ... )
+        >>> x = torch.randn(1, 6, 8)
+        >>> state = attn.init_state(1)
+        >>> for t in range(6):
+        ...     y, state = attn.step(x[:, t], state)
+        >>> torch.allclose(y, attn(x)[:, -1], atol=1e-5)
+        True
+    """
+
+    q_tilde: Tensor
+    k_tilde: Tensor
+    gamma_pinv: Tensor
+
+    def __init__(
+        self,
+        config: AttentionConfig,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self._ops = variant_ops(config.variant)
+        width = config.embed_dim
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(width, width, bias=config.bias, device=device, dtype=dtype) for _ in range(4)
+        )
+        if config.fixed:
+            empty = torch.full((config.num_heads, config.m, config.head_dim), torch.nan, device=device, dtype=dtype)
+            self.register_buffer("q_tilde", empty)
+            self.register_buffer("k_tilde", empty.clone())
+            # Derived from the two, always at the accumulator's precision: rebuilt, not saved.
+            self.register_buffer("gamma_pinv", empty.new_zeros(config.num_heads, config.m, config.m), persistent=False)
+            self._derive()
+            self.register_load_state_dict_post_hook(lambda module, _: module._derive())  # type: ignore[no-untyped-call]
+
+    def forward(
+        self,
+        x: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Attend over one window.
+
+        Args:
+            x: [B, n, E], oldest first. Fewer tokens than n give what a stream gives after that many tokens.
+            key, value: for cross-attention, as long as `x`; `value` defaults to `key`.
+            lengths: [B], how many tokens of each row exist, at the end of its n places; the others are void.
+            attn_mask: bool, True where a query may see a key, broadcastable to [B, H, n, n]; `full` only.
+
+        Returns:
+            [B, n, E], zeros in front where there is no token yet; [B, r, E], the newest rows, for single output.
+        """
+        cfg = self.config
+        checks.window(x, cfg, lengths)
+        self._check_mask(attn_mask, x, lengths)
+        q, k, v = self._project(x, key, value)
+        missing = cfg.window - x.shape[1]
+        if missing:
+            q, k, v = (nn.functional.pad(y, (0, 0, missing, 0)) for y in (q, k, v))
+            lengths = torch.full((x.shape[0],), x.shape[1], dtype=torch.long, device=x.device)
+        extra: dict[str, Any] = {}
+        if attn_mask is not None:
+            extra["mask"] = attn_mask
+        if cfg.dropout and self.training:
+            extra["dropout"] = cfg.dropout
+        out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra)
+        return self._output(out, lengths)
+
+    def init_state(self, batch_size: int = 1) -> Any:
+        """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size={batch_size!r} must be an integer of at least 1")
+        weight = self.q_proj.weight
+        return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
+
+    def step(
+        self, x: Tensor, state: Any, key: Tensor | None = None, value: Tensor | None = None, *, inplace: bool = False
+    ) -> tuple[Tensor, Any]:
+        """Take in one token, or the r tokens that arrive together, and attend.
+
+        Args:
+            x: [B, E], or [B, r, E].
+            state: from `init_state`, `step` or `steps`. It stays as it was, unless `inplace`.
+            key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
+            inplace: write into `state` instead of a copy of it. Its cost is then free of n; use the returned one.
+
+        Returns:
+            The output, shaped as `x` for single output and [B, n, E], oldest first, for the others; the new state.
+        """
+        cfg = self.config
+        checks.group(x, cfg)
+        self._check_stream(x, state)
+        flat = x.dim() == 2
+        q, k, v = self._project(x, key, value, time=not flat)
+        out, new = self._ops.step(q, k, v, state if inplace else states.clone(state), cfg, self._fixed())
+        if inplace:
+            new = states.map_state(lambda held, leaf: held if held is leaf else held.copy_(leaf), state, new)
+        y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
+        return (y[:, 0] if flat and cfg.single else y), new
+
+    def steps(
+        self,
+        x: Tensor,
+        state: Any,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
+    ) -> tuple[Tensor, Any]:
+        """Take in a long piece of a stream at once: the numbers of `step` in a loop, in parallel, differentiable.
+
+        Args:
+            x: [B, T, E], T a multiple of `update_size`.
+            state: from `init_state`, `step` or `steps`; it stays as it was.
+            key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
+            lengths: [B], how many of the T tokens each row has, from the left; outputs after them are zero.
+            reset: bool [B, T], True at tokens that open a new stream.
+
+        Returns:
+            [B, T, E] for single output, the n rows after the last token for the others; the new state.
+        """
+        cfg = self.config
+        checks.piece(x, cfg)
+        self._check_stream(x, state)
+        if lengths is not None:
+            checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], cfg)
+        if reset is not None:
+            checks.resets(reset, x, cfg)
+        q, k, v = self._project(x, key, value)
+        when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
+        out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when)
+        y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
+        if cfg.single and lengths is not None:
+            there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+            y = torch.where(there[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
+        return y, new
+
+    def reset(self, state: Any, rows: Any) -> Any:
+        """The state with some rows (index, slice, list or mask) as new."""
+        return states.reset(state, rows, self.init_state(1))
+
+    def set_landmarks(self, q_tilde: Tensor, k_tilde: Tensor) -> None:
+        """Fix the landmarks, [H, m, D] each, in projected space and unscaled, and compute Γ† once.
+
+        With `pinv="none"` the two must be pairs: centres of X projected by both `q_proj` and `k_proj`.
+        """
+        cfg = self.config
+        if not cfg.fixed:
+            raise ValueError(f"variant {cfg.variant!r} has no fixed landmarks to set; the fixed variants have")
+        shape = (cfg.num_heads, cfg.m, cfg.head_dim)
+        for name, landmarks in (("q_tilde", q_tilde), ("k_tilde", k_tilde)):
+            if tuple(landmarks.shape) != shape:
+                raise ValueError(
+                    f"{name} is {list(landmarks.shape)}, but must be {list(shape)} (heads, landmarks, width)"
+                )
+            if not bool(landmarks.isfinite().all()):
+                raise ValueError(f"{name} has values that are not finite")
+        with torch.no_grad():
+            self.q_tilde.copy_(q_tilde)
+            self.k_tilde.copy_(k_tilde)
+        self._derive()
+
+    def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
+        """B, Γ† and Δ of one full window x [B, n, E], for inspection."""
+        cfg = self.config
+        if not cfg.low_rank:
+            raise ValueError(f"variant {cfg.variant!r} is not low-rank: it has no factors B, Γ†, Δ")
+        checks.window(x, cfg, None)
+        if x.shape[1] != cfg.window:
+            raise ValueError(f"x has {x.shape[1]} tokens, but the factors are those of a full window of {cfg.window}")
+        q, k, _ = self._project(x, key, None)
+        return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
+
+    @property
+    def receptive_field(self) -> int:
+        """How many tokens an output can depend on."""
+        return self.config.receptive_field
+
+    def extra_repr(self) -> str:
+        cfg = self.config
+        landmarks = f", landmarks={cfg.m}, pinv={cfg.pinv!r}" if cfg.low_rank else ""
+        return f"{cfg.variant!r}, embed_dim={cfg.embed_dim}, num_heads={cfg.num_heads}, window={cfg.window}{landmarks}"
+
+    def _project(
+        self, x: Tensor, key: Tensor | None, value: Tensor | None, time: bool = True
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v [B, H, T, D]."""
+        if key is None:
+            if value is not None:
+                raise ValueError("value= came without key=; cross-attention needs key=, and value= defaults to it")
+            key = x
+        else:
+            checks.companion("key", key, x)
+        if value is None:
+            value = key
+        else:
+            checks.companion("value", value, x)
+        heads = (self.config.num_heads, self.config.head_dim)
+        q, k, v = self.q_proj(x), self.k_proj(key), self.v_proj(value)
+        if not time:
+            q, k, v = (y.unsqueeze(1) for y in (q, k, v))
+        return (
+            q.unflatten(-1, heads).transpose(1, 2),
+            k.unflatten(-1, heads).transpose(1, 2),
+            v.unflatten(-1, heads).transpose(1, 2),
+        )
+
+    def _output(self, out: Tensor, lengths: Tensor | None) -> Tensor:
+        """[B, H, rows, D] -> [B, rows, E]; places without a token stay zero, bias or not."""
+        y = self.out_proj(out.transpose(1, 2).flatten(2))
+        if lengths is None or self.config.single:
+            return y
+        held = torch.arange(y.shape[1], device=y.device) >= y.shape[1] - lengths[:, None]
+        return torch.where(held[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
+
+    def _fixed(self) -> Fixed | None:
+        if not self.config.fixed:
+            return None
+        if not self._ready:
+            raise RuntimeError(
+                f"variant {self.config.variant!r} has no landmarks yet; "
+                f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
+            )
+        return Fixed(self.q_tilde, self.k_tilde, self.gamma_pinv)
+
+    def _derive(self) -> None:
+        """Γ† from the landmarks, in float64; kept at the accumulator's precision."""
+        if self.q_tilde.is_meta:
+            self._ready = False
+            return
+        with torch.no_grad():
+            self._ready = bool(self.q_tilde.isfinite().all() and self.k_tilde.isfinite().all())
+            inverse = gamma_pinv(self.q_tilde.double(), self.k_tilde.double(), self.config)
+        self.gamma_pinv = inverse.to(accumulator(self.q_tilde.dtype))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.config.fixed:
+            self._derive()  # a cast to bfloat16 must not reach Γ†, nor one to float64 keep it at float32
+        return self
+
+    def _check_mask(self, attn_mask: Tensor | None, x: Tensor, lengths: Tensor | None) -> None:
+        if attn_mask is None:
+            return
+        cfg = self.config
+        if cfg.variant != "full":
+            raise ValueError(
+                f"attn_mask= cannot be honoured by {cfg.variant!r}: "
+                f"{'the n x n weights are never formed' if cfg.low_rank else 'a stream has no use for it'}; "
+                f"use variant 'full', or lengths= for windows that are not full"
+            )
+        if attn_mask.dtype != torch.bool:
+            raise ValueError(f"attn_mask is {attn_mask.dtype}, but must be bool, True where a query may see a key")
+        if lengths is not None or x.shape[1] != cfg.window:
+            raise ValueError("attn_mask= needs a full window, without lengths=")
+
+    def _check_stream(self, x: Tensor, state: Any) -> None:
+        cfg = self.config
+        if cfg.dropout and self.training:
+            raise RuntimeError(
+                f"dropout={cfg.dropout} of the attention weights cannot be honoured in a stream; "
+                f"call eval(), or set dropout=0.0 and train through steps()"
+            )
+        states.check(state, self._like(), x.shape[0], f"variant {cfg.variant!r}")
+
+    def _like(self) -> Any:
+        """A state without storage, to compare others with."""
+        weight = self.q_proj.weight
+        key = (self.config, weight.dtype)
+        if getattr(self, "_like_key", None) != key:
+            self._like_key = key
+            self._like_state = self._ops.init_state(self.config, 1, weight.dtype, torch.device("meta"))
+        return self._like_state

@@ -1,0 +1,92 @@
+"""Errors that teach: each names the argument, what came and what is needed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+
+
+def window(x: Tensor, cfg: AttentionConfig, lengths: Tensor | None) -> None:
+    """`x` of `forward`: [B, T, E] with T at most n."""
+    _sequence("x", x, cfg)
+    if x.shape[1] > cfg.window:
+        raise ValueError(
+            f"x has {x.shape[1]} tokens, but the window is {cfg.window}; "
+            f"use steps() for a stream that is longer than the window"
+        )
+    if lengths is None:
+        _groups("x", x, cfg)
+        return
+    if x.shape[1] != cfg.window:
+        raise ValueError(
+            f"x has {x.shape[1]} tokens; with lengths= it must have {cfg.window}, the tokens of a shorter window last"
+        )
+    row_counts("lengths", lengths, x.shape[0], cfg.window, cfg)
+
+
+def piece(x: Tensor, cfg: AttentionConfig) -> None:
+    """`x` of `steps`: [B, T, E]."""
+    _sequence("x", x, cfg)
+    _groups("x", x, cfg)
+
+
+def group(x: Tensor, cfg: AttentionConfig) -> None:
+    """`x` of `step`: [B, E], or [B, r, E]."""
+    r, width = cfg.update_size, cfg.embed_dim
+    need = f"[B, {width}] or [B, 1, {width}]" if r == 1 else f"[B, {r}, {width}]"
+    fits = x.shape[-1:] == (width,) and ((x.dim() == 2 and r == 1) or (x.dim() == 3 and x.shape[1] == r))
+    if not fits:
+        raise ValueError(f"x is {list(x.shape)}, but step needs {need} (update_size={r}, embed_dim={width})")
+
+
+def companion(name: str, other: Tensor, x: Tensor) -> None:
+    """`key` or `value`: of the same shape as `x`."""
+    if other.shape != x.shape:
+        raise ValueError(f"{name} is {list(other.shape)}, but x is {list(x.shape)}; they must have the same shape")
+    if other.dtype != x.dtype:
+        raise ValueError(f"{name} is {other.dtype}, but x is {x.dtype}; they must have the same dtype")
+
+
+def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionConfig) -> None:
+    """`lengths`: whole numbers [B] between 0 and `most`, in whole groups."""
+    if counts.dtype.is_floating_point or counts.dtype == torch.bool or counts.shape != (batch,):
+        raise ValueError(
+            f"{name} is {counts.dtype} {list(counts.shape)}, but must be whole numbers [{batch}], one a row"
+        )
+    if torch.compiler.is_compiling():
+        return
+    wrong = (counts < 0) | (counts > most) | (counts % cfg.update_size != 0)
+    if bool(wrong.any()):
+        row = int(wrong.nonzero()[0, 0])
+        multiple = f" and a multiple of update_size={cfg.update_size}" if cfg.update_size > 1 else ""
+        raise ValueError(f"{name}[{row}] is {int(counts[row])}, but must be between 0 and {most}{multiple}")
+
+
+def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
+    """`reset`: bool [B, T], True only where a group starts."""
+    if reset.dtype != torch.bool or reset.shape != x.shape[:2]:
+        raise ValueError(
+            f"reset is {reset.dtype} {list(reset.shape)}, but must be bool {list(x.shape[:2])}, one a token"
+        )
+    if cfg.update_size > 1 and not torch.compiler.is_compiling():
+        inside = reset & (torch.arange(x.shape[1], device=reset.device) % cfg.update_size != 0)
+        if bool(inside.any()):
+            row, token = inside.nonzero()[0].tolist()
+            raise ValueError(
+                f"reset[{row}, {token}] is True inside a group of update_size={cfg.update_size} tokens; "
+                f"a stream can only open where a group starts"
+            )
+
+
+def _sequence(name: str, x: Tensor, cfg: AttentionConfig) -> None:
+    if x.dim() != 3 or x.shape[-1] != cfg.embed_dim:
+        raise ValueError(f"{name} is {list(x.shape)}, but must be [B, T, {cfg.embed_dim}] (batch, tokens, embed_dim)")
+    if x.shape[1] == 0:
+        raise ValueError(f"{name} is {list(x.shape)}: it has no tokens, and at least one is needed")
+
+
+def _groups(name: str, x: Tensor, cfg: AttentionConfig) -> None:
+    if x.shape[1] % cfg.update_size:
+        raise ValueError(f"{name} has {x.shape[1]} tokens, not a multiple of update_size={cfg.update_size}")

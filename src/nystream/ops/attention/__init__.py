@@ -1,0 +1,9 @@
+"""The nine attentions, one file each, and the float64 reference that judges them.
+
+Every file has the same four functions:
+
+    forward(q, k, v, cfg, fixed, lengths)   one window, [B, H, n, D] each -> [B, H, rows, D]
+    init_state(cfg, batch, dtype, device)   a NamedTuple of tensors, batch first
+    step(q, k, v, state, cfg, fixed)        one group, [B, H, r, D] each -> [B, H, rows, D]; writes into `state`
+    steps(q, k, v, state, cfg, fixed, when) a piece of a stream, [B, H, T, D] each
+"""

@@ -1,0 +1,131 @@
+"""Att_CoNyRe^Cont: landmarks that are renewed from the stream, all rows.
+
+    Att = B_φ Γ† · Δ_φ V
+
+Between renewals the rows of B_φ Γ† are reused and only the newest is computed. A renewal adds one column to B,
+exp(Q k̃_new), after which all rows are normalised and multiplied by the new Γ†.
+
+Cost: n d m + about 10 d m + m² a step, and 2 n d + n m² + d m² + 4 m³ an iteration at a renewal. State: as
+`co_cont_single`, and n (d + 2m) numbers for the queries, their logits and the rows of B_φ Γ†.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops import ring, window
+from nystream.ops.attention import co_cont_single, full, nystrom
+from nystream.ops.attention.co_cont_single import ContState, due, tilde
+from nystream.ops.attention.common import Fixed, extend, zero_void
+from nystream.ops.attention.full import RingState
+from nystream.ops.landmarks import schedule
+from nystream.ops.partials import Partial
+from nystream.ops.precision import accumulate, accumulator
+from nystream.ops.timeline import Timeline
+
+SINGLE = len(ContState._fields)
+
+
+class ContRetroState(NamedTuple):
+    """As `ContState`, and the rows of the window."""
+
+    time: Tensor  # [B] tokens so far
+    ring_key: Tensor  # [B, n, H, D]
+    ring_value: Tensor  # [B, n, H, D]
+    landmarks: Tensor  # [B, m, 2, H, D]
+    pending: Tensor  # [B, 2, H, D]
+    gamma_pinv: Tensor  # [B, H, m, m]
+    ring_logit: Tensor  # [B, n, H, m]
+    part_max: Tensor  # [B, S, H, m]
+    part_sum: Tensor  # [B, S, H, m, D + 1]
+    ring_query: Tensor  # [B, n, H, D]
+    ring_beta: Tensor  # [B, n, H, m] logits of the queries with k̃
+    ring_weight: Tensor  # [B, n, H, m] rows of B_φ Γ†
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """All n rows."""
+    return nystrom.forward(q, k, v, cfg, fixed, lengths)
+
+
+def init_state(
+    cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None = None
+) -> ContRetroState:
+    shape, acc = (batch, cfg.window, cfg.num_heads), accumulator(dtype)
+    return ContRetroState(
+        *co_cont_single.init_state(cfg, batch, dtype, device),
+        ring_query=torch.zeros(*shape, cfg.head_dim, dtype=dtype, device=device),
+        ring_beta=torch.zeros(*shape, cfg.m, dtype=acc, device=device),
+        ring_weight=torch.zeros(*shape, cfg.m, dtype=acc, device=device),
+    )
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, state: ContRetroState, cfg: AttentionConfig, fixed: Fixed | None = None
+) -> tuple[Tensor, ContRetroState]:
+    before = state.time
+    sums, base = co_cont_single.advance(q, k, v, ContState(*state[:SINGLE]), cfg)
+    beta = (accumulate(q) @ tilde(base.landmarks, 1).mT * cfg.scale).transpose(1, 2)  # [B, r, H, m]
+    ring.write(state.ring_query, before, q.transpose(1, 2))
+    ring.write(state.ring_beta, before, beta)
+    ring.write(state.ring_weight, before, _normalised(beta, base.gamma_pinv))
+    _renew_rows(state, base, before, cfg)
+    state = ContRetroState(*base, *state[SINGLE:])
+    return _rows(state, sums, cfg, v.dtype), state
+
+
+def steps(
+    q: Tensor, k: Tensor, v: Tensor, state: ContRetroState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+) -> tuple[Tensor, ContRetroState]:
+    old = ContState(*state[:SINGLE])
+    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    base = co_cont_single.roll_on(key, value, co_cont_single.bank(q, k, old, cfg, when), old, cfg, when)
+    query = extend(state.ring_query, state.time, q)
+    ring_query = ring.roll_on(state.ring_query, query, when.lengths, when.after)
+    beta = (accumulate(ring_query).transpose(1, 2) @ tilde(base.landmarks, 1).mT * cfg.scale).transpose(1, 2)
+    state = ContRetroState(*base, ring_query, beta, _normalised(beta, base.gamma_pinv))
+    parts = Partial(base.part_max, base.part_sum)
+    sums = window.delta_v(cfg, parts, base.ring_logit, base.ring_value, base.time)
+    return _rows(state, sums, cfg, v.dtype), state
+
+
+def _normalised(beta: Tensor, inverse: Tensor) -> Tensor:
+    """B_φ Γ† [B, T, H, m] of logits [B, T, H, m]."""
+    return (beta.softmax(-1).transpose(1, 2) @ inverse).transpose(1, 2)
+
+
+def _renew_rows(state: ContRetroState, base: ContState, before: Tensor, cfg: AttentionConfig) -> None:
+    """New columns of B and all rows of B_φ Γ†, in place, for the batch rows whose landmarks were renewed."""
+    plan = schedule(cfg.window, cfg.m, cfg.update_size, device=before.device)
+    some = due(before, plan, cfg).nonzero()[:, 0]
+    if not some.numel():
+        return
+    slots = plan.renewed[(before[some] // cfg.update_size) % plan.renewed.shape[0]]  # [b, R]
+    k_tilde = base.landmarks[some[:, None], slots, 1].transpose(1, 2)  # [b, H, R, D]
+    column = (accumulate(state.ring_query[some]).transpose(1, 2) @ k_tilde.mT * cfg.scale).transpose(1, 2)
+    beta = state.ring_beta[some].scatter(-1, slots[:, None, None, :].expand_as(column), column)
+    state.ring_beta.index_copy_(0, some, beta)
+    state.ring_weight.index_copy_(0, some, _normalised(beta, base.gamma_pinv[some]))
+
+
+def _rows(state: ContRetroState, sums: Tensor, cfg: AttentionConfig, dtype: torch.dtype) -> Tensor:
+    """All rows, oldest first: exact while the window is filling."""
+    out = (ring.unroll(state.ring_weight, state.time).transpose(1, 2) @ sums).to(dtype)
+    filling = state.time < cfg.window
+    if bool(filling.any()):
+        rings = RingState(state.time, state.ring_query, state.ring_key, state.ring_value)
+        lengths = state.time.clamp(max=cfg.window)
+        early = full.forward(*full.window(rings), cfg, None, lengths)
+        out = torch.where(filling[:, None, None, None], early, out)
+    return zero_void(out, state.time.clamp(max=cfg.window))

@@ -1,0 +1,103 @@
+"""Att_CoNySi^Fix: fixed landmarks, newest row: a step whose cost has no n in it.
+
+    Att = softmax(q_new K̃ᵀ / √d) Γ† · Δ_φ V,   Δ_φ V = the window's softmax-weighted sums of values, one per landmark
+
+Δ_φ V slides with the window (`ops.window`): what enters is combined in, what leaves is never subtracted.
+
+Cost: about 10 d m + m² a step. State: n (m + d) numbers for what will leave the window, and the partials.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops import parallel, ring, window
+from nystream.ops.attention import nystrom_fixed
+from nystream.ops.attention.common import Fixed, extend, weights
+from nystream.ops.partials import Partial
+from nystream.ops.precision import accumulate, accumulator
+from nystream.ops.timeline import Timeline
+
+
+class FixedState(NamedTuple):
+    """What is in the window, as the landmarks see it, and its partial sums."""
+
+    time: Tensor  # [B] tokens so far
+    ring_logit: Tensor  # [B, n, H, m]
+    ring_value: Tensor  # [B, n, H, D]
+    part_max: Tensor  # [B, S, H, m]
+    part_sum: Tensor  # [B, S, H, m, D + 1]
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """The newest r rows."""
+    return nystrom_fixed.newest(q, k, v, cfg, fixed, lengths, cfg.update_size)
+
+
+def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None = None) -> FixedState:
+    acc = accumulator(dtype)
+    shape = (batch, cfg.window, cfg.num_heads)
+    return FixedState(
+        torch.zeros(batch, dtype=torch.long, device=device),
+        torch.full((*shape, cfg.m), -torch.inf, dtype=acc, device=device),
+        torch.zeros(*shape, cfg.head_dim, dtype=dtype, device=device),
+        *window.empty(cfg, batch, acc, device),
+    )
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed | None
+) -> tuple[Tensor, FixedState]:
+    assert fixed is not None
+    sums, state = advance(k, v, state, cfg, fixed)
+    out = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg) @ sums
+    return out.to(v.dtype), state
+
+
+def advance(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, FixedState]:
+    """Δ_φ V [B, H, m, D] with one more group in the window."""
+    count, *_ = state
+    parts = Partial(state.part_max, state.part_sum)
+    logit = logits(k, fixed, cfg)
+    window.push(cfg, parts, state.ring_logit, state.ring_value, count, logit, v.transpose(1, 2))
+    count = count + k.shape[2]
+    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, count), state._replace(time=count)
+
+
+def steps(
+    q: Tensor, k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+) -> tuple[Tensor, FixedState]:
+    assert fixed is not None
+    logit, value = extended(k, v, state, cfg, fixed)
+    row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
+    out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when)
+    return out.transpose(1, 2).to(v.dtype), roll_on(logit, value, state, cfg, when)
+
+
+def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
+    """[B, T, H, m]: every landmark's logit with every key."""
+    return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
+
+
+def extended(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, Tensor]:
+    """Logits and values on the extended axis: what the rings hold, then the piece."""
+    logit = torch.cat([ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg)], 1)
+    return logit, extend(state.ring_value, state.time, v)
+
+
+def roll_on(logit: Tensor, value: Tensor, state: FixedState, cfg: AttentionConfig, when: Timeline) -> FixedState:
+    """The state after a piece of a stream; the partials are taken from the rings."""
+    ring_logit = ring.roll_on(state.ring_logit, logit, when.lengths, when.after, void=-torch.inf)
+    ring_value = ring.roll_on(state.ring_value, value, when.lengths, when.after)
+    return FixedState(when.after, ring_logit, ring_value, *window.rebuild(cfg, ring_logit, ring_value, when.after))

@@ -1,0 +1,68 @@
+"""Att_CoSi: softmax attention of the newest token over the window.
+
+    Att_CoSi = softmax(q_new Kᵀ / √d) V
+
+Cost: 2 n d a step. State: 2 n d numbers, the rings of k and v.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops import ring
+from nystream.ops.attention.common import Fixed, banded, exact, exact_ring, extend
+from nystream.ops.timeline import Timeline
+
+
+class KeyValueState(NamedTuple):
+    """The keys and values of the window."""
+
+    time: Tensor  # [B] tokens so far
+    ring_key: Tensor  # [B, n, H, D]
+    ring_value: Tensor  # [B, n, H, D]
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    lengths: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The newest r rows."""
+    return exact(q[:, :, -cfg.update_size :], k, v, cfg, lengths, dropout)
+
+
+def init_state(
+    cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None = None
+) -> KeyValueState:
+    shape = (batch, cfg.window, cfg.num_heads, cfg.head_dim)
+    rings = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+    return KeyValueState(torch.zeros(batch, dtype=torch.long, device=device), *rings)
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, state: KeyValueState, cfg: AttentionConfig, fixed: Fixed | None = None
+) -> tuple[Tensor, KeyValueState]:
+    ring.write(state.ring_key, state.time, k.transpose(1, 2))
+    ring.write(state.ring_value, state.time, v.transpose(1, 2))
+    state = state._replace(time=state.time + q.shape[2])
+    return exact_ring(q, state.ring_key, state.ring_value, state.time, cfg), state
+
+
+def steps(
+    q: Tensor, k: Tensor, v: Tensor, state: KeyValueState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+) -> tuple[Tensor, KeyValueState]:
+    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    out = banded(q, key, value, cfg, when)
+    rings = (
+        ring.roll_on(held, ext, when.lengths, when.after)
+        for held, ext in ((state.ring_key, key), (state.ring_value, value))
+    )
+    return out, KeyValueState(when.after, *rings)

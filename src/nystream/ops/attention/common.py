@@ -1,0 +1,122 @@
+"""What several variants share: fixed landmarks, the rows of BΓ†, exact attention over a window or a ring."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from nystream.config import AttentionConfig
+from nystream.ops import parallel, ring
+from nystream.ops.pinv import pinv
+from nystream.ops.precision import accumulate
+from nystream.ops.timeline import Timeline
+
+# So many scores are formed at a time when a long piece attends exactly.
+SCORES = 1 << 25
+
+
+class Fixed(NamedTuple):
+    """Landmarks that are chosen before streaming, and the inverse that belongs to them."""
+
+    q_tilde: Tensor  # [H, m, D]
+    k_tilde: Tensor  # [H, m, D]
+    gamma_pinv: Tensor  # [H, m, m]
+
+
+def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor:
+    """Γ† [..., m, m] of landmarks [..., m, D]."""
+    gamma = (q_tilde @ k_tilde.mT * cfg.scale).softmax(-1)
+    return pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
+
+
+def weights(q: Tensor, k_tilde: Tensor, inverse: Tensor, cfg: AttentionConfig) -> Tensor:
+    """Rows of B_φ Γ† [..., T, m] for queries q [..., T, D]."""
+    return (accumulate(q) @ accumulate(k_tilde).mT * cfg.scale).softmax(-1) @ inverse
+
+
+def low_rank(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_tilde: Tensor,
+    k_tilde: Tensor,
+    inverse: Tensor,
+    cfg: AttentionConfig,
+    mask: Tensor | None,
+) -> Tensor:
+    """B_φ Γ† Δ_φ V; `mask` [B, 1, 1, n] marks the keys that exist."""
+    logit = accumulate(q_tilde) @ accumulate(k).mT * cfg.scale  # [B, H, m, n]
+    if mask is not None:
+        logit = logit.masked_fill(~mask, -torch.inf)
+    return (weights(q, k_tilde, inverse, cfg) @ (logit.softmax(-1) @ accumulate(v))).to(v.dtype)
+
+
+def exists(lengths: Tensor | None, n: int) -> Tensor | None:
+    """[B, n] bool: a window of `lengths` tokens stands at the end of n places."""
+    if lengths is None:
+        return None
+    return torch.arange(n, device=lengths.device) >= n - lengths[:, None]
+
+
+def exact(
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, dropout: float = 0.0
+) -> Tensor:
+    """Softmax attention of q [B, H, rows, D] over a window, of which the last `lengths` places exist."""
+    held = exists(lengths, k.shape[2])
+    mask = None if held is None else held[:, None, None, :]
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=cfg.scale)
+
+
+def exact_ring(q: Tensor, ring_key: Tensor, ring_value: Tensor, count: Tensor, cfg: AttentionConfig) -> Tensor:
+    """Softmax attention of q [B, H, rows, D] over a ring; the order of its slots does not matter."""
+    mask = ring.valid(count, cfg.window)[:, None, None, :]
+    k, v = ring_key.transpose(1, 2), ring_value.transpose(1, 2)
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=cfg.scale)
+
+
+def zero_void(out: Tensor, lengths: Tensor | None) -> Tensor:
+    """All-row outputs [B, H, n, D] with zeros where there is no token yet."""
+    held = exists(lengths, out.shape[2])
+    return (
+        out
+        if held is None
+        else torch.where(held[:, None, :, None], out, torch.zeros((), dtype=out.dtype, device=out.device))
+    )
+
+
+def extend(state_ring: Tensor, count: Tensor, x: Tensor) -> Tensor:
+    """[B, n + T, H, D]: the unrolled ring, then the piece x [B, H, T, D]."""
+    return torch.cat([ring.unroll(state_ring, count), x.transpose(1, 2).to(state_ring.dtype)], 1)
+
+
+def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline) -> Tensor:
+    """Softmax attention of every token over its own window.
+
+    q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Blocks of up to n queries see the n tokens
+    before them: 4 n d a token. Returns [B, H, T, D].
+    """
+    n, r, length, device = cfg.window, cfg.update_size, q.shape[2], q.device
+    bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
+    key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
+    scores = q.shape[0] * q.shape[1] * 2 * n  # for one query of a block of n
+    block = min(length, r * -(-min(max(n, 16), max(16, SCORES // scores)) // r))
+    count = -(-length // block)
+    rear = count * block - length
+    places = torch.arange(count, device=device)[:, None] * block + torch.arange(n + block, device=device)
+    start, end = (
+        pad(x, (0, rear)).unflatten(1, (count, block))[..., None] for x in (when.window_start(n), when.window_end(n))
+    )
+    queries = pad(q, (0, 0, 0, rear)).unflatten(2, (count, block)).transpose(1, 2)  # [B, count, H, block, D]
+    outs = []
+    piece = max(1, SCORES // (scores * block))
+    for at in range(0, count, piece):
+        some = slice(at, at + piece)
+        span = places[some].clamp(max=n + length - 1)
+        seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
+        k, v = (x[:, span].transpose(2, 3) for x in (key, value))
+        outs.append(scaled_dot_product_attention(queries[:, some], k, v, seen[:, :, None], scale=cfg.scale))
+    out = torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]
+    return out.masked_fill(parallel.spoiled(bad, n, when).transpose(1, 2)[..., None], torch.nan)

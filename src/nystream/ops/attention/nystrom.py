@@ -1,0 +1,71 @@
+"""Att_Ny: the Nyström approximation with segment means of the window as landmarks.
+
+    Att_Ny = softmax(Q K̃ᵀ / √d) · Γ† · softmax(Q̃ Kᵀ / √d) V,   Γ = softmax(Q̃ K̃ᵀ / √d)
+
+While the window is not full its segments do not exist and attention is exact. A step keeps rings of q, k and v and
+recomputes the window. Cost: 4 n d m + n m² + 4 m³ an iteration. State: 3 n d numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops.attention.common import Fixed, exact, gamma_pinv, low_rank, zero_void
+from nystream.ops.attention.full import RingState, init_state, push, roll_on, window
+from nystream.ops.landmarks import segment_means
+from nystream.ops.precision import accumulate
+from nystream.ops.timeline import Timeline
+
+__all__ = ["RingState", "factors", "forward", "init_state", "step", "steps"]
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """All n rows."""
+    return zero_void(newest(q, k, v, cfg, lengths, cfg.window), lengths)
+
+
+def newest(q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, rows: int) -> Tensor:
+    """The last `rows` rows of the window: exact where it is not full."""
+    q_tilde, k_tilde = landmarks(q, k, cfg)
+    q = q[:, :, -rows:]
+    out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)
+    if lengths is None:
+        return out
+    filling = (lengths < cfg.window)[:, None, None, None]
+    return torch.where(filling, exact(q, k, v, cfg, lengths), out)
+
+
+def landmarks(q: Tensor, k: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tensor]:
+    """Segment means of a full window."""
+    return segment_means(accumulate(q), cfg.m), segment_means(accumulate(k), cfg.m)
+
+
+def factors(q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """B_φ [B, H, n, m], Γ† [B, H, m, m] and Δ_φ [B, H, m, n] of a full window."""
+    q_tilde, k_tilde = landmarks(q, k, cfg)
+    beta = (accumulate(q) @ k_tilde.mT * cfg.scale).softmax(-1)
+    delta = (q_tilde @ accumulate(k).mT * cfg.scale).softmax(-1)
+    return beta, gamma_pinv(q_tilde, k_tilde, cfg), delta
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None = None
+) -> tuple[Tensor, RingState]:
+    state = push(q, k, v, state)
+    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+
+
+def steps(
+    q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+) -> tuple[Tensor, RingState]:
+    state = roll_on(q, k, v, state, when)
+    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state

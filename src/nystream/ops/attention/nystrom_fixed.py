@@ -1,0 +1,62 @@
+"""Att_Ny^Fix: the Nyström approximation of a window with landmarks that are fixed beforehand.
+
+    Att = softmax(Q K̃ᵀ / √d) · Γ† · softmax(Q̃ Kᵀ / √d) V,   Γ† computed once
+
+A step keeps rings of q, k and v and recomputes the window. Cost: 4 n d m + n m². State: 3 n d numbers.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops.attention.common import Fixed, exists, low_rank, zero_void
+from nystream.ops.attention.full import RingState, init_state, push, roll_on, window
+from nystream.ops.precision import accumulate
+from nystream.ops.timeline import Timeline
+
+__all__ = ["RingState", "factors", "forward", "init_state", "step", "steps"]
+
+
+def forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """All n rows."""
+    return zero_void(newest(q, k, v, cfg, fixed, lengths, cfg.window), lengths)
+
+
+def newest(
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None, lengths: Tensor | None, rows: int
+) -> Tensor:
+    """The last `rows` rows of the window."""
+    assert fixed is not None
+    held = exists(lengths, cfg.window)
+    mask = None if held is None else held[:, None, None, :]
+    return low_rank(q[:, :, -rows:], k, v, fixed.q_tilde, fixed.k_tilde, fixed.gamma_pinv, cfg, mask)
+
+
+def factors(q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None) -> tuple[Tensor, Tensor, Tensor]:
+    """B_φ [B, H, n, m], Γ† [B, H, m, m] and Δ_φ [B, H, m, n] of a full window."""
+    assert fixed is not None
+    beta = (accumulate(q) @ accumulate(fixed.k_tilde).mT * cfg.scale).softmax(-1)
+    delta = (accumulate(fixed.q_tilde) @ accumulate(k).mT * cfg.scale).softmax(-1)
+    return beta, fixed.gamma_pinv.expand(q.shape[0], -1, -1, -1), delta
+
+
+def step(
+    q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None
+) -> tuple[Tensor, RingState]:
+    state = push(q, k, v, state)
+    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+
+
+def steps(
+    q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+) -> tuple[Tensor, RingState]:
+    state = roll_on(q, k, v, state, when)
+    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state

@@ -1,0 +1,111 @@
+"""The oracle: what each variant means, from the corrected equations, for one stream and one time. No cleverness.
+
+    W_t   the last n tokens at time t (all of them while t < n)
+    full  softmax(q K_Wᵀ / √d) V_W
+    low rank  softmax(q K̃ᵀ / √d) · Γ† · softmax(Q̃ K_Wᵀ / √d) V_W,   Γ = softmax(Q̃ K̃ᵀ / √d)
+
+Q̃ and K̃ are fixed; or the means of the m segments that tile the window (`nystrom`); or, in a stream with continual
+landmarks, those that tile (u − n, u], u <= t the last time a segment was completed. Before the window is full, segment
+means do not exist and attention is exact.
+
+Everything else in this library is tested against this file, in float64.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+
+
+def attend(
+    cfg: AttentionConfig, q: Tensor, k: Tensor, v: Tensor, t: int, q_tilde: Tensor | None, k_tilde: Tensor | None
+) -> Tensor:
+    """Output at time t of the stream q, k, v [..., T, D], t <= T: the newest r rows, or all n with zeros in front."""
+    n, first = cfg.window, max(t - cfg.window, 0)
+    k_w, v_w = k[..., first:t, :], v[..., first:t, :]
+    q_w = q[..., t - cfg.update_size : t, :] if cfg.single else q[..., first:t, :]
+    if cfg.fixed:
+        assert q_tilde is not None
+        assert k_tilde is not None
+        out = _nystrom(cfg, q_w, k_w, v_w, q_tilde, k_tilde)
+    elif not cfg.low_rank or t < n:
+        out = _softmax(cfg, q_w, k_w) @ v_w
+    else:
+        u = t if cfg.variant == "nystrom" else _last_completion(n, cfg.m, t)
+        rounds = 0 if cfg.variant == "nystrom" else u
+        out = _nystrom(cfg, q_w, k_w, v_w, _means(cfg, q, u, rounds), _means(cfg, k, u, rounds))
+    if cfg.single:
+        return out
+    void = torch.zeros(*out.shape[:-2], n - out.shape[-2], out.shape[-1], dtype=out.dtype)
+    return torch.cat([void, out], -2)
+
+
+def stream(
+    cfg: AttentionConfig,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_tilde: Tensor | None = None,
+    k_tilde: Tensor | None = None,
+) -> Tensor:
+    """Every output of the single-output variants [..., T, D]; the rows after the last token of the others."""
+    length, r = q.shape[-2], cfg.update_size
+    if not cfg.single:
+        return attend(cfg, q, k, v, length, q_tilde, k_tilde)
+    return torch.cat([attend(cfg, q, k, v, t, q_tilde, k_tilde) for t in range(r, length + 1, r)], -2)
+
+
+def _softmax(cfg: AttentionConfig, a: Tensor, b: Tensor) -> Tensor:
+    return (a @ b.mT / cfg.head_dim**0.5).softmax(-1)
+
+
+def _nystrom(cfg: AttentionConfig, q: Tensor, k: Tensor, v: Tensor, q_tilde: Tensor, k_tilde: Tensor) -> Tensor:
+    beta, gamma, delta = _softmax(cfg, q, k_tilde), _softmax(cfg, q_tilde, k_tilde), _softmax(cfg, q_tilde, k)
+    return beta @ inverse(cfg, gamma) @ (delta @ v)
+
+
+def inverse(cfg: AttentionConfig, gamma: Tensor) -> Tensor:
+    """Γ† of one matrix or a batch of them, each by itself."""
+    identity = torch.eye(gamma.shape[-1], dtype=gamma.dtype)
+    if cfg.pinv == "none":
+        return identity.expand_as(gamma)
+    if cfg.pinv == "ridge":
+        return torch.linalg.inv(gamma.mT @ gamma + cfg.pinv_ridge**2 * identity) @ gamma.mT
+    if cfg.pinv == "exact":
+        return torch.linalg.pinv(gamma, rtol=1e-10)
+    rows, columns = gamma.sum(-1).amax(-1), gamma.sum(-2).amax(-1)
+    z = gamma.mT / (rows * columns)[..., None, None]
+    for _ in range(cfg.pinv_iters):
+        gz = gamma @ z
+        z = 0.25 * z @ (13 * identity - gz @ (15 * identity - gz @ (7 * identity - gz)))
+    return z
+
+
+def segment_sizes(n: int, m: int) -> list[int]:
+    """Sizes of the m segments of a round: the first n mod m have one token more."""
+    return [n // m + (i < n % m) for i in range(m)]
+
+
+def _last_completion(n: int, m: int, t: int) -> int:
+    u = t // n * n
+    for size in segment_sizes(n, m):
+        if u + size > t:
+            break
+        u += size
+    return u
+
+
+def _means(cfg: AttentionConfig, x: Tensor, u: int, rounds: int) -> Tensor:
+    """Means over the m segments that tile (u − n, u]; `rounds` says how far the sizes have cycled, in tokens."""
+    sizes = segment_sizes(cfg.window, cfg.m)
+    turn, passed = 0, rounds % cfg.window
+    while passed > 0:
+        passed -= sizes[turn]
+        turn += 1
+    start, means = u - cfg.window, []
+    for size in sizes[turn:] + sizes[:turn]:
+        means.append(x[..., start : start + size, :].mean(-2))
+        start += size
+    return torch.stack(means, -2)

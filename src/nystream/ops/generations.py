@@ -1,0 +1,147 @@
+"""Continual landmarks for a whole piece of a stream at once.
+
+A generation is the run of outputs, n / m of them, that share their landmarks. Their windows differ only at the two
+ends: the oldest segment leaves token by token while the next one arrives. So a generation is m triples over what they
+all share, and at most 2 ⌈n/m⌉ edge tokens that are attended to explicitly; Γ† is batched over generations.
+
+Nothing here depends on rows being in step: each row has its own segments, and streams may open anywhere.
+
+Cost a token: 2 m² d + 2 (n/m) (m + d) multiply-adds and m³ / (n/m) for the inverse.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops import parallel, partials, ring
+from nystream.ops.landmarks import Segments
+from nystream.ops.partials import Partial
+from nystream.ops.pinv import pinv
+from nystream.ops.precision import accumulate
+from nystream.ops.timeline import Timeline
+
+# Windows of so many numbers are gathered at a time: generations overlap m-fold, and all at once would be T m d.
+GATHERED = 1 << 24
+
+
+class Bank(NamedTuple):
+    """All landmarks that a piece uses, in the order in which they were completed: m from before, then its own."""
+
+    landmarks: Tensor  # [B, m + I, 2, H, D] (q̃, k̃)
+    newest: Tensor  # [B, T] the newest one that is complete when a token attends
+    after: Tensor  # [B, m, 2, H, D] landmarks after the piece, in their slots
+    pending: Tensor  # [B, 2, H, D] sum of the unfinished segment after the piece
+
+
+class Block(NamedTuple):
+    """Generations side by side, and the places that each looks at."""
+
+    query: Tensor  # [B, G, Q]
+    q_tilde: Tensor  # [B, G, H, m, D]
+    k_tilde: Tensor  # [B, G, H, m, D]
+    edges: Tensor  # [B, G, E]
+    middle: Tensor  # [B, G, M]
+    start: Tensor  # [B, G, Q, 1] first place of each query's window
+    end: Tensor  # [B, G, Q, 1] last place of it
+
+
+def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, count: Tensor, when: Timeline, seg: Segments) -> Bank:
+    """tokens [B, T, 2, H, D] (q, k); landmarks [B, m, 2, H, D] and pending [B, 2, H, D] of the state."""
+    b, m, length = ring.rows(count), seg.m, tokens.shape[1]
+    k = seg.of(when.time)
+    opens = (when.time - 1) % seg.n == seg.start(k)
+    number = opens.long().cumsum(1) - opens[:, :1].long()  # [B, T] segments of the piece, from 0
+    total = int(number.max()) + 1
+    real = torch.arange(length, device=count.device) < when.lengths[:, None]
+    into = torch.where(real, number, total)  # what is not there adds to a last, unused one
+    sums = torch.zeros(tokens.shape[0], total + 1, *tokens.shape[2:], dtype=pending.dtype, device=pending.device)
+    carried = torch.where(opens[:, 0, None, None, None], torch.zeros_like(pending), pending)
+    sums = sums.index_put((b, torch.zeros_like(b)), carried)
+    sums = sums.index_put((b[:, None], into), tokens, accumulate=True)
+    size = torch.ones_like(sums[:, :, 0, 0, 0]).scatter(1, into, seg.size(k).to(sums.dtype))
+    means = sums / size[..., None, None, None]
+
+    order = torch.arange(m, device=count.device)
+    before = (seg.completed(count)[:, None] + order) % m  # slots, oldest landmark first
+    stored = torch.cat([landmarks[b[:, None], before], means[:, :total]], 1)
+
+    attends = torch.arange(length, device=count.device) + when.end - when.time  # [B, T] place of the group's end
+    newest = m - 1 + number.gather(1, attends) + seg.ends(when.end).long()
+
+    last = (when.lengths - 1).clamp(min=0)[:, None]
+    moved, complete = when.lengths > 0, seg.ends(when.after)
+    final = torch.where(moved, m - 1 + number.gather(1, last)[:, 0] + complete.long(), m - 1)
+    done = seg.completed(when.after)[:, None]
+    after = stored[b[:, None], final[:, None] - m + 1 + order]
+    after = torch.where((done - m + order >= 0)[..., None, None, None], after, torch.zeros_like(after))
+    slots = (done + order) % m
+    after = torch.empty_like(after).index_put((b[:, None], slots), after)
+    unfinished = torch.where(
+        (complete | (when.after == 0))[:, None, None, None], 0.0, sums[b, number.gather(1, last)[:, 0]]
+    )
+    return Bank(stored, newest, after, torch.where(moved[:, None, None, None], unfinished, pending))
+
+
+def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionConfig, when: Timeline) -> Tensor:
+    """β_φ Γ† Δ_φ V of every token, for windows that are full.
+
+    q [B, T, H, D]; key and value [B, n + T, H, D] on the extended axis. Returns [B, T, H, D].
+    """
+    n, m, length = cfg.window, cfg.m, q.shape[1]
+    seg = Segments(n, m)
+    bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
+    key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
+    lost = ~held.landmarks.isfinite().all(-1).all(2)  # [B, m + I, H]
+    landmarks = held.landmarks.masked_fill(lost[:, :, None, :, None], 0.0).unfold(1, m, 1).movedim(-1, -2)
+    q_tilde, k_tilde = landmarks.unbind(2)  # [B, G, H, m, D]
+
+    generation = held.newest - (m - 1)  # [B, T]
+    count = q_tilde.shape[1]
+    place = torch.arange(length, device=q.device).expand_as(generation)
+    first = torch.full_like(generation[:, :1].expand(-1, count), length - 1).scatter_reduce(
+        1, generation, place, "amin", include_self=True
+    )
+    width = cfg.update_size * -(-seg.longest // cfg.update_size)  # queries of a generation, at most
+    query = (first[..., None] + torch.arange(width, device=q.device)).clamp(max=length - 1)  # [B, G, Q]
+    renewed = when.window_end(n) - when.end + seg.renewed_at(when.end)  # place of the renewal
+    origin = renewed.gather(1, first)[..., None] - n + 1  # [B, G, 1] first place of the generation's first window
+    span = origin + torch.arange(n + seg.longest - 1, device=q.device)
+    edges = torch.cat([span[..., : seg.longest], span[..., max(n, seg.longest) :]], -1)
+    middle = span[..., seg.longest : n]
+    start, end = (x[ring.rows(q)[:, None, None], query][..., None] for x in (when.window_start(n), when.window_end(n)))
+
+    per_generation = q.shape[0] * span.shape[-1] * q.shape[2] * (q.shape[3] + m)
+    piece = max(1, GATHERED // per_generation)
+    blocks = Block(query, q_tilde, k_tilde, edges, middle, start, end)
+    outs = [
+        _attend(Block(*(x[:, at : at + piece] for x in blocks)), q, key, value, cfg) for at in range(0, count, piece)
+    ]
+    rank = (place - first.gather(1, generation)).clamp(max=width - 1)
+    out = torch.cat(outs, 1)[ring.rows(q)[:, None], generation, :, rank]  # [B, T, H, D]
+    gone = lost.unfold(1, m, 1).any(-1)[ring.rows(q)[:, None], generation]  # [B, T, H]
+    return out.masked_fill((gone | parallel.spoiled(bad, n, when))[..., None], torch.nan)
+
+
+def _attend(block: Block, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig) -> Tensor:
+    """Some of the generations: [B, g, H, Q, D]."""
+    query, q_tilde, k_tilde, edges, middle, start, end = block
+    gamma = (q_tilde @ k_tilde.mT * cfg.scale).softmax(-1)
+    inverse = pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
+    weight = (_take(q, query) @ k_tilde.mT * cfg.scale).softmax(-1) @ inverse  # [B, g, H, Q, m]
+    shared = None
+    if middle.shape[-1]:
+        part = partials.of_tokens(_take(key, middle) @ q_tilde.mT * cfg.scale, _take(value, middle))
+        shared = Partial(part.top.unsqueeze(-2), part.mass)
+    seen = (edges.unsqueeze(-2) >= start) & (edges.unsqueeze(-2) <= end)  # [B, g, Q, E]
+    logit = _take(key, edges) @ q_tilde.mT * cfg.scale
+    return partials.attend(weight, shared, logit, seen[:, :, None], _take(value, edges))
+
+
+def _take(x: Tensor, places: Tensor) -> Tensor:
+    """x [B, T, H, D] at places [B, g, L] -> [B, g, H, L, D]; places off the axis are never seen."""
+    b = ring.rows(x)[:, None, None]
+    return accumulate(x[b, places.clamp(0, x.shape[1] - 1)]).transpose(2, 3)

@@ -1,0 +1,180 @@
+"""States are values: NamedTuples of tensors, batch first, perhaps nested.
+
+These functions work on any of them, whatever they belong to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+S = TypeVar("S", bound=tuple[Any, ...])
+
+
+class Config(Protocol):
+    @property
+    def fingerprint(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Stateful(Protocol):
+    """What a state belongs to."""
+
+    @property
+    def config(self) -> Config: ...
+
+    def init_state(self, batch_size: int = 1) -> Any: ...
+
+
+def is_state(x: object) -> bool:
+    """Whether `x` is a NamedTuple (of tensors or states)."""
+    return isinstance(x, tuple) and hasattr(x, "_fields")
+
+
+def named_leaves(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+    """(dotted name, tensor) of every leaf."""
+    for name, leaf in zip(_names(state), state, strict=True):
+        if isinstance(leaf, Tensor):
+            yield prefix + name, leaf
+        else:
+            yield from named_leaves(leaf, f"{prefix}{name}.")
+
+
+def map_state(function: Callable[..., Tensor], state: S, *others: S) -> S:
+    """A state whose leaves are `function(leaf, *leaves of the others)`."""
+    new = [
+        function(*leaves) if isinstance(leaves[0], Tensor) else map_state(function, *leaves)
+        for leaves in zip(state, *others, strict=True)
+    ]
+    return type(state)(*new) if is_state(state) else type(state)(new)
+
+
+def clone(state: S) -> S:
+    return map_state(torch.clone, state)
+
+
+def detach(state: S) -> S:
+    """The same values, cut off from the graph: for truncated back-propagation."""
+    return map_state(torch.detach, state)
+
+
+def to(state: S, device: torch.device | str) -> S:
+    """The state on another device."""
+    return map_state(lambda x: x.to(device), state)
+
+
+def stack(states: Sequence[S]) -> S:
+    """One state whose batch is all of theirs, in order."""
+    if not states:
+        raise ValueError("states is empty; stack needs at least one state")
+    return map_state(lambda *leaves: torch.cat(leaves), states[0], *states[1:])
+
+
+def select(state: S, rows: int | slice | Sequence[int] | Tensor) -> S:
+    """Some rows of the batch, by index, slice, list or mask, as a state of their own."""
+    if isinstance(rows, int):
+        rows = [rows]
+    index = rows if isinstance(rows, slice) else torch.as_tensor(rows)
+    return map_state(lambda x: x[index].clone(), state)
+
+
+def reset(state: S, rows: int | slice | Sequence[int] | Tensor, fresh: S) -> S:
+    """The state with some rows as new; `fresh` is `init_state(1)` of the same module."""
+    if isinstance(rows, int):
+        rows = [rows]
+
+    def renewed(x: Tensor, new: Tensor) -> Tensor:
+        x = x.clone()
+        x[rows if isinstance(rows, slice) else torch.as_tensor(rows)] = new[0].to(x.device)
+        return x
+
+    return map_state(renewed, state, fresh)
+
+
+def nbytes(state: tuple[Any, ...]) -> int:
+    """Bytes of all leaves."""
+    return sum(leaf.numel() * leaf.element_size() for _, leaf in named_leaves(state))
+
+
+def check(state: object, like: S, batch_size: int, owner: str) -> None:
+    """Refuse a state that is not of the type, shapes and dtypes of `like`, for `batch_size` rows."""
+    if type(state) is not type(like):
+        raise TypeError(
+            f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; make one with init_state()"
+        )
+    for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
+        if leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
+            raise ValueError(
+                f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, batch_size)}; "
+                f"the state belongs to another config"
+            )
+        if leaf.shape[0] != batch_size:
+            raise ValueError(f"state.{name} has {leaf.shape[0]} rows, but x has {batch_size}; they must be the same")
+
+
+def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stateful) -> None:
+    """Write a state to a safetensors file, with the config it belongs to."""
+    tensors = {name: leaf.detach().contiguous().clone() for name, leaf in named_leaves(state)}
+    metadata = {
+        "format": "nystream-state-1",
+        "config": json.dumps(owner.config.to_dict(), sort_keys=True),
+        "fingerprint": owner.config.fingerprint,
+    }
+    partial = Path(f"{os.fspath(path)}.partial")
+    save_file(tensors, partial, metadata)
+    os.replace(partial, path)
+
+
+def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
+    """Read a state that `save_state` wrote; one of another config is refused."""
+    like = owner.init_state(1)
+    device = next(leaf.device for _, leaf in named_leaves(like))
+    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+        metadata = file.metadata() or {}
+        if metadata.get("format") != "nystream-state-1":
+            raise ValueError(f"{os.fspath(path)} is not a nystream state; save_state writes them")
+        if metadata["fingerprint"] != owner.config.fingerprint:
+            raise ValueError(f"{os.fspath(path)} belongs to another config: {_differences(metadata, owner)}")
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    missing = [name for name, _ in named_leaves(like) if name not in tensors]
+    if missing:
+        raise ValueError(f"{os.fspath(path)} lacks {', '.join(missing)}; the file is damaged")
+    state = _filled(like, tensors)
+    check(state, like, next(iter(tensors.values())).shape[0], type(owner).__name__)
+    return state
+
+
+def _filled(like: S, tensors: dict[str, Tensor], prefix: str = "") -> S:
+    new = [
+        tensors[prefix + name] if isinstance(leaf, Tensor) else _filled(leaf, tensors, f"{prefix}{name}.")
+        for name, leaf in zip(_names(like), like, strict=True)
+    ]
+    return type(like)(*new) if is_state(like) else type(like)(new)
+
+
+def _names(state: tuple[Any, ...]) -> tuple[str, ...]:
+    return getattr(state, "_fields", tuple(str(i) for i in range(len(state))))
+
+
+def _describe(x: Tensor, rows: int | None = None) -> str:
+    shape = list(x.shape)
+    if rows is not None:
+        shape[0] = rows
+    return f"{str(x.dtype).removeprefix('torch.')}{shape}"
+
+
+def _differences(metadata: dict[str, str], owner: Stateful) -> str:
+    theirs, ours = json.loads(metadata["config"]), owner.config.to_dict()
+    names = [name for name in ours if theirs.get(name) != ours[name]]
+    return (
+        ", ".join(f"{name} is {theirs.get(name)!r} there and {ours[name]!r} here" for name in names) or "other fields"
+    )

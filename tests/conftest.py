@@ -1,0 +1,35 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile(
+    "default",
+    deadline=None,  # the first call of a shape is slow, and so is a loaded machine
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=25,
+    print_blob=True,
+)
+settings.load_profile("default")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers already share the cores
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the data sets; tests that need it are skipped where NYSTREAM_DATA is not set."""
+    folder = os.environ.get("NYSTREAM_DATA")
+    if not folder:
+        pytest.skip("set NYSTREAM_DATA to the folder that holds the data sets")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"NYSTREAM_DATA is {folder!r}, which is not a folder")
+    return path

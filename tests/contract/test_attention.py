@@ -1,0 +1,46 @@
+"""The contract suite on every variant, form of the window, inverse, group size and dtype."""
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream import testing
+from nystream.config import NO_SUMS, SUMS
+
+
+def build(variant, window, landmarks, dtype=torch.float64, **options):
+    torch.manual_seed(1)
+    cfg = ns.AttentionConfig(variant, embed_dim=8, num_heads=2, window=window, landmarks=landmarks, **options)
+    attn = ns.MultiheadAttention(cfg, dtype=dtype).eval()
+    if cfg.fixed:
+        attn.set_landmarks(torch.randn(2, landmarks, 4), torch.randn(2, landmarks, 4))
+    return attn
+
+
+FORMS = [(v, s) for v in ns.VARIANTS for s in SUMS.get(v, NO_SUMS) if s != "auto"] + [("co-full-retro", "auto")]
+
+
+@pytest.mark.parametrize(("variant", "sums"), FORMS)
+@pytest.mark.parametrize(
+    ("window", "landmarks", "update_size"), [(1, 1, 1), (7, 3, 1), (12, 4, 1), (12, 5, 3), (8, 8, 2), (30, 4, 1)]
+)
+def test_every_form(variant, sums, window, landmarks, update_size):
+    testing.check_stream_module(build(variant, window, landmarks, sums=sums, update_size=update_size))
+
+
+@pytest.mark.parametrize("pinv", ["newton", "exact", "ridge", "none"])
+@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if "full" not in v])
+def test_every_inverse(variant, pinv):
+    testing.check_stream_module(build(variant, 10, 3, pinv=pinv))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("variant", ns.VARIANTS)
+def test_every_dtype(variant, dtype):
+    # Gradients in half precision are torch's business: what is ours is tested in float64.
+    testing.check_stream_module(build(variant, 12, 3, dtype), gradients=dtype == torch.float32)
+
+
+@pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single"])
+def test_a_window_of_many_segments(variant):
+    testing.check_stream_module(build(variant, 101, 7, sums="partials"), tokens=330, gradients=False)

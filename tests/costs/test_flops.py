@@ -1,0 +1,300 @@
+"""Every FLOPs figure and ratio that the paper's three result tables print, against the appendix's formulas."""
+
+import ast
+import math
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nystream import costs
+
+VARIANTS = (
+    "full",
+    "co-full-single",
+    "co-full-retro",
+    "nystrom",
+    "nystrom-fixed",
+    "co-cont-single",
+    "co-cont-retro",
+    "co-fixed-single",
+    "co-fixed-retro",
+)
+MILLION = 1e6
+
+
+class Sizes(NamedTuple):
+    n: int
+    d: int
+    m: int
+    heads: int
+
+
+GTZAN = Sizes(120, 192, 4, 1)
+THUMOS14 = Sizes(64, 1024, 16, 1)
+ELECTRICITY = Sizes(64, 512, 4, 16)
+TABLES = {"gtzan": GTZAN, "thumos14": THUMOS14, "electricity": ELECTRICITY}
+
+
+class Row(NamedTuple):
+    """A row as printed: millions of operations, and how many times fewer than `full` with as many layers."""
+
+    table: str
+    variant: str
+    layers: int
+    millions: str
+    ratio: str
+
+
+ROWS = [
+    Row("gtzan", "full", 1, "5.57", "1"),
+    Row("gtzan", "full", 2, "11.13", "1"),
+    Row("gtzan", "co-full-single", 1, "0.07", "80.26"),
+    Row("gtzan", "co-full-single", 2, "0.39", "48.26"),
+    Row("gtzan", "nystrom", 1, "0.42", "13.17"),
+    Row("gtzan", "nystrom", 2, "0.85", "13.17"),
+    Row("gtzan", "nystrom-fixed", 1, "0.37", "14.98"),
+    Row("gtzan", "nystrom-fixed", 2, "0.74", "14.98"),
+    Row("gtzan", "co-cont-single", 1, "0.01", "509.66"),
+    Row("gtzan", "co-cont-single", 2, "0.11", "102.57"),
+    Row("gtzan", "co-fixed-single", 1, "0.005", "1028"),
+    Row("gtzan", "co-fixed-single", 2, "0.10", "108.92"),
+    Row("thumos14", "full", 1, "8.46", "1"),
+    Row("thumos14", "full", 2, "16.92", "1"),
+    Row("thumos14", "co-full-single", 1, "0.20", "42.99"),
+    Row("thumos14", "co-full-single", 2, "0.65", "25.88"),
+    Row("thumos14", "nystrom", 1, "4.71", "1.80"),
+    Row("thumos14", "nystrom", 2, "9.42", "1.80"),
+    Row("thumos14", "nystrom-fixed", 1, "4.21", "2.01"),
+    Row("thumos14", "nystrom-fixed", 2, "8.43", "2.01"),
+    Row("thumos14", "co-cont-single", 1, "0.46", "18.35"),
+    Row("thumos14", "co-cont-single", 2, "1.43", "11.84"),
+    Row("thumos14", "co-fixed-single", 1, "0.12", "73.52"),
+    Row("thumos14", "co-fixed-single", 2, "1.26", "13.40"),
+    Row("electricity", "full", 1, "67.70", "1"),
+    Row("electricity", "co-full-single", 1, "1.57", "43.12"),
+    Row("electricity", "nystrom", 1, "8.41", "8.05"),
+    Row("electricity", "nystrom-fixed", 1, "1.24", "54.60"),
+    Row("electricity", "co-cont-single", 1, "0.47", "144.04"),
+    Row("electricity", "co-fixed-single", 1, "0.23", "294.35"),
+]
+
+# (table, variant, layers, column) -> what the formula gives, at the printed precision.
+NOT_FROM_THE_FORMULAS = {
+    ("gtzan", "co-full-single", 2, "millions"): "0.23",
+    ("gtzan", "co-cont-single", 2, "ratio"): "97.41",
+    ("thumos14", "co-cont-single", 2, "millions"): "1.81",
+    ("thumos14", "co-cont-single", 2, "ratio"): "9.36",
+    ("electricity", "co-full-single", 1, "ratio"): "42.99",
+    ("electricity", "nystrom", 1, "millions"): "9.62",
+    ("electricity", "nystrom", 1, "ratio"): "7.03",
+    ("electricity", "nystrom-fixed", 1, "millions"): "8.41",
+    ("electricity", "nystrom-fixed", 1, "ratio"): "8.05",
+    ("electricity", "co-cont-single", 1, "ratio"): "145.13",
+    ("electricity", "co-fixed-single", 1, "ratio"): "294.33",
+}
+
+
+def count(sizes: Sizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
+    n, d, m, heads = sizes
+    return costs.flops(variant, n, d, m, layers=layers, heads=heads, corrected=corrected)
+
+
+def ratio(sizes: Sizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
+    return count(sizes, "full", layers) / count(sizes, variant, layers, corrected=corrected)
+
+
+def rounded_like(printed: str, value: float) -> str:
+    decimals = len(printed.partition(".")[2])
+    return f"{value:.{decimals}f}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.table}-{row.variant}-{row.layers}")
+@pytest.mark.parametrize("column", ["millions", "ratio"])
+def test_every_printed_cell(row: Row, column: str) -> None:
+    sizes = TABLES[row.table]
+    if column == "millions":
+        printed, value = row.millions, count(sizes, row.variant, row.layers) / MILLION
+    else:
+        printed, value = row.ratio, ratio(sizes, row.variant, row.layers)
+    from_formula = NOT_FROM_THE_FORMULAS.get((row.table, row.variant, row.layers, column))
+    if from_formula is None:
+        assert rounded_like(printed, value) == printed
+    else:
+        assert from_formula != printed
+        assert rounded_like(printed, value) == from_formula
+
+
+def test_printed_cells_that_differ_are_all_rows_of_the_tables() -> None:
+    keys = {(row.table, row.variant, row.layers, column) for row in ROWS for column in ("millions", "ratio")}
+    assert len(keys) == 60
+    assert set(NOT_FROM_THE_FORMULAS) <= keys
+
+
+@pytest.mark.parametrize("variant", ["co-full-single", "nystrom-fixed", "co-cont-single", "co-fixed-single"])
+def test_electricity_ratios_were_taken_from_rounded_cells(variant: str) -> None:
+    printed = {row.variant: row for row in ROWS if row.table == "electricity"}
+    from_cells = float(printed["full"].millions) / float(printed[variant].millions)
+    assert f"{from_cells:.2f}" == printed[variant].ratio
+
+
+def test_where_odd_cells_seem_to_come_from() -> None:
+    two_retro_blocks_and_a_single = count(GTZAN, "co-full-retro") + count(GTZAN, "co-full-retro", layers=2)
+    assert f"{two_retro_blocks_and_a_single / MILLION:.2f}" == "0.39"
+    assert f"{count(ELECTRICITY, 'nystrom-fixed') / MILLION:.2f}" == "8.41", "printed as nystrom"
+    n, d, m, heads = ELECTRICITY
+    nystrom_without_its_largest_term = count(ELECTRICITY, "nystrom") - heads * 4 * n * d * m
+    assert f"{nystrom_without_its_largest_term / MILLION:.2f}" == "1.24", "printed as nystrom-fixed"
+
+
+def test_corrected_single_output_row_of_continual_landmarks() -> None:
+    assert f"{ratio(GTZAN, 'co-cont-single', corrected=True):.1f}" == "706.8"
+    assert f"{ratio(THUMOS14, 'co-cont-single', corrected=True):.1f}" == "41.7"
+    n, d, m, _ = GTZAN
+    saved_when_landmarks_are_renewed = n * d * m - d * m
+    saved = count(GTZAN, "co-cont-single") - count(GTZAN, "co-cont-single", corrected=True)
+    assert math.isclose(saved, m / n * saved_when_landmarks_are_renewed)
+
+
+def test_corrected_retro_counts_phi_delta_once() -> None:
+    n, d, m, _ = THUMOS14
+    saved = count(THUMOS14, "co-cont-retro") - count(THUMOS14, "co-cont-retro", corrected=True)
+    assert math.isclose(saved, m / n * (n * d + 2 * n + 2 * d * m + 4 * m))
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if not name.startswith("co-cont")])
+def test_one_block_without_continual_landmarks_needs_no_correction(variant: str) -> None:
+    assert count(GTZAN, variant, corrected=True) == count(GTZAN, variant)
+    assert isinstance(count(GTZAN, variant), int)
+
+
+@pytest.mark.parametrize(
+    ("family", "middle"), [("co-full", "full"), ("co-cont", "nystrom"), ("co-fixed", "nystrom-fixed")]
+)
+@pytest.mark.parametrize("role", ["single", "retro"])
+def test_stack_is_retroactive_then_plain_then_single(family: str, middle: str, role: str) -> None:
+    first, last = count(GTZAN, f"{family}-retro"), count(GTZAN, f"{family}-single")
+    for layers in (2, 3, 5):
+        expected = first + (layers - 2) * count(GTZAN, middle) + last
+        assert math.isclose(count(GTZAN, f"{family}-{role}", layers), expected)
+
+
+@pytest.mark.parametrize("variant", ["full", "nystrom", "nystrom-fixed"])
+def test_stack_of_plain_blocks(variant: str) -> None:
+    assert count(GTZAN, variant, layers=3) == 3 * count(GTZAN, variant)
+    assert count(GTZAN, variant, layers=3, corrected=True) == 3 * count(GTZAN, variant)
+
+
+def test_corrected_stack_cannot_reuse_sums_in_its_last_block() -> None:
+    n, d, m, _ = GTZAN
+    row_of_b, delta = d * m + m + 1, n * d * m + n * m + m
+    products_from_the_left = m**2 + n * m + n * d
+    fixed = row_of_b + delta + products_from_the_left
+    gamma_and_inverse = d * m**2 + m**2 + m + 24 * m**3 + 21 * m**2
+    segment_means = fixed + 2 * n * d + gamma_and_inverse
+    for family, last in (("co-fixed", fixed), ("co-cont", segment_means), ("co-full", 3 * n * d + 2 * n)):
+        retro = count(GTZAN, f"{family}-retro", corrected=True)
+        assert math.isclose(count(GTZAN, f"{family}-single", 2, corrected=True), retro + last)
+
+
+def test_corrected_two_layer_ratios() -> None:
+    expected = {
+        ("gtzan", "co-full-single"): "48.26",
+        ("gtzan", "co-cont-single"): "41.15",
+        ("gtzan", "co-fixed-single"): "52.09",
+        ("thumos14", "co-full-single"): "25.88",
+        ("thumos14", "co-cont-single"): "5.73",
+        ("thumos14", "co-fixed-single"): "7.42",
+    }
+    for (table, variant), value in expected.items():
+        assert f"{ratio(TABLES[table], variant, 2, corrected=True):.2f}" == value
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("corrected", [False, True])
+def test_heads_multiply_the_formula(variant: str, corrected: bool) -> None:
+    for layers in (1, 2, 3):
+        one = costs.flops(variant, 60, 32, 5, layers, corrected=corrected)
+        assert math.isclose(costs.flops(variant, 60, 32, 5, layers, 8, corrected=corrected), 8 * one)
+
+
+def test_fixed_landmarks_single_output_is_free_of_the_window() -> None:
+    assert len({costs.flops("co-fixed-single", n, 200, 8) for n in (8, 64, 4096, 10**6)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("variant", "order"), [("full", 2), ("nystrom", 1), ("co-fixed-retro", 1), ("co-full-retro", 1)]
+)
+def test_order_of_growth_with_the_window(variant: str, order: int) -> None:
+    growth = costs.flops(variant, 2_000_000, 200, 8) / costs.flops(variant, 1_000_000, 200, 8)
+    assert math.isclose(growth, 2**order, rel_tol=1e-3)
+
+
+def test_continual_landmarks_approach_a_bound_as_the_window_grows() -> None:
+    """The renewal's ndm and 3nd come m times in n steps, so they leave dm² + 3dm above the fixed landmarks' cost."""
+    d, m = 200, 8
+    fixed = costs.flops("co-fixed-single", 10**8, d, m)
+    assert math.isclose(costs.flops("co-cont-single", 10**8, d, m), fixed + d * m**2 + 3 * d * m + m, rel_tol=1e-4)
+    assert math.isclose(costs.flops("co-cont-single", 10**8, d, m, corrected=True), fixed + 3 * d * m + m, rel_tol=1e-4)
+
+
+@pytest.mark.parametrize("role", ["single", "retro"])
+def test_mix_is_the_update_alone_when_every_step_renews_a_landmark(role: str) -> None:
+    n = m = 6
+    d = 10
+    updated = {
+        "single": n * d * m + 3 * n * d + n + 9 * d * m + 2 * d + 24 * m**3 + 22 * m**2 + 13 * m,
+        "retro": n * d * m
+        + 8 * n * d
+        + n * m**2
+        + n * m
+        + 11 * n
+        + 15 * d * m
+        + 2 * d
+        + 24 * m**3
+        + 22 * m**2
+        + 22 * m,
+    }
+    assert costs.flops(f"co-cont-{role}", n, d, m) == updated[role]
+
+
+@pytest.mark.parametrize("variant", ["full", "co-full-single", "co-full-retro"])
+def test_variants_without_landmarks_ignore_m(variant: str) -> None:
+    assert costs.flops(variant, 20, 8) == costs.flops(variant, 20, 8, None) == costs.flops(variant, 20, 8, 4)
+
+
+def test_unknown_variant_lists_the_nine_names() -> None:
+    with pytest.raises(ValueError, match="variant must be one of") as error:
+        costs.flops("co-fixed", 20, 8, 4)
+    assert "'co-fixed'" in str(error.value)
+    assert all(name in str(error.value) for name in VARIANTS)
+
+
+@pytest.mark.parametrize("argument", ["n", "d", "m", "layers", "heads"])
+@pytest.mark.parametrize("bad", [0, -3, 2.0, "4", True])
+def test_bad_number_is_named(argument: str, bad: object) -> None:
+    arguments = {"n": 20, "d": 8, "m": 4, "layers": 1, "heads": 1} | {argument: bad}
+    with pytest.raises(ValueError, match=rf"{argument} must be an integer of at least 1, got {bad!r}"):
+        costs.flops("nystrom", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if "full" not in name])
+def test_landmarks_are_required(variant: str) -> None:
+    with pytest.raises(ValueError, match=rf"m must be given for variant '{variant}'.*got None"):
+        costs.flops(variant, 20, 8)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_more_landmarks_than_tokens(variant: str) -> None:
+    with pytest.raises(ValueError, match="m must be at most n=20, got 21"):
+        costs.flops(variant, 20, 8, 21)
+
+
+def test_costs_need_only_the_standard_library() -> None:
+    for path in Path(costs.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert name.startswith("nystream.costs") or name.partition(".")[0] in sys.stdlib_module_names
