@@ -175,17 +175,11 @@ def rebuild(ring_logit: Tensor, ring_value: Tensor, count: Tensor, r: int) -> Pa
     # A segment's total covers what lies in it, but the newest one's only what is new: its back.
     back = inside & ((every != k[:, None])[:, :, None] | (place <= j[:, None, None]))  # [B, K, L]
     logit, value = ring_logit.unflatten(1, (-1, r)), ring_value.unflatten(1, (-1, r))
-    masked = logit[:, slots].masked_fill(~back[..., None, None, None], -torch.inf)  # [B, K, L, r, H, m]
-    totals = partials.of_tokens(
-        masked.flatten(2, 3).transpose(2, 3), value[:, slots].to(logit.dtype).flatten(2, 3).transpose(2, 3)
-    )  # top [B, K, H, m]
+    totals = _of_groups(logit[:, slots], value[:, slots], back)  # top [B, K, H, m]
 
     pair = torch.stack([k, (k + 1) % c.segments], 1)  # [B, 2] the segments whose suffixes are alive
-    at = slots[pair]  # [B, 2, L]
-    edge = logit[b[:, None, None], at].masked_fill(~inside[pair][..., None, None, None], -torch.inf)
-    tails = partials.suffixes(
-        partials.of_tokens(edge.transpose(3, 4), value[b[:, None, None], at].to(logit.dtype).transpose(3, 4))
-    )  # top [B, 2, L, H, m]
+    at = b[:, None, None], slots[pair]  # [B, 2, L]
+    tails = partials.suffixes(_of_groups(logit[at].unsqueeze(3), value[at].unsqueeze(3), inside[pair].unsqueeze(3)))
 
     ahead = (every - k[:, None] - 2) % c.segments  # [B, K] how soon a segment joins the next middle
     middle = _merge_where(totals, (every != k[:, None]) & (every != (k[:, None] - 1) % c.segments))
@@ -194,6 +188,16 @@ def rebuild(ring_logit: Tensor, ring_value: Tensor, count: Tensor, r: int) -> Pa
     bank = _bank(totals, tails, middle, next_middle)
     content = _content(c, k, j, turn)
     return Partial(bank.top[b[:, None], content], bank.mass[b[:, None], content])
+
+
+def _of_groups(logit: Tensor, value: Tensor, real: Tensor) -> Partial:
+    """Triples over groups [B, ., L, r, H, .], of which `real` [B, ., L] exist.
+
+    What does not exist is replaced, values too: a weight of zero does not hide a value that is NaN.
+    """
+    logit = logit.masked_fill(~real[..., None, None, None], -torch.inf)
+    value = value.masked_fill(~real[..., None, None, None], 0.0).to(logit.dtype)
+    return partials.of_tokens(logit.flatten(-4, -3).transpose(-3, -2), value.flatten(-4, -3).transpose(-3, -2))
 
 
 def _merge_where(totals: Partial, member: Tensor) -> Partial:

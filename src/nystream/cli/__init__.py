@@ -1,0 +1,69 @@
+"""The `nystream` command: one dataclass a subcommand, whose fields are its options and whose `run` is its job."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nystream
+
+DESCRIPTION = (
+    "Continual low-rank attention, for streams without end. --version prints the version; "
+    "--debug, anywhere, shows a traceback where an error would be one line."
+)
+EXTRAS = {"rich": "cli", "tyro": "cli"}  # package -> the extra that brings it
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0, 1 for a failure, 2 for bad input."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    args = [arg for arg in args if arg != "--debug"]
+    if args == ["--version"]:
+        print(f"nystream {nystream.__version__}")
+        return 0
+    try:
+        import tyro
+
+        command = tyro.extras.subcommand_cli_from_dict(
+            _commands(),
+            prog="nystream",
+            description=DESCRIPTION,
+            args=args or ["--help"],
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+        command.run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _fail("stopped", 130, debug)
+    except BrokenPipeError:
+        # The reader has left. What is still buffered must not fail a second time when Python shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(str(error.name).partition(".")[0])
+        hint = f"; install it with: pip install 'nystream[{extra}]'" if extra else ""
+        return _fail(f"{error}{hint}", 1, debug)
+    except (ValueError, OSError) as error:
+        return _fail(str(error), 2, debug)
+    except Exception as error:
+        return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
+    return 0
+
+
+def _commands() -> dict[str, Callable[..., Any]]:
+    """Imported when they are needed: `--version` works without the extras."""
+    from nystream.cli.demo import Demo
+
+    return {"demo": Demo}
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    else:
+        print("nystream: error:", *message.split(), file=sys.stderr)
+    return code

@@ -1,0 +1,71 @@
+"""The monoid: associative, commutative, with an identity, exact for any logits."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nystream.ops import partials
+from nystream.ops.partials import FLOOR, Partial
+
+
+def some(seed, tokens=4, m=3, d=2, size=1.0):
+    torch.manual_seed(seed)
+    return torch.randn(tokens, m, dtype=torch.float64) * size, torch.randn(tokens, d, dtype=torch.float64)
+
+
+def same(a, b):
+    # The top is a stabiliser, not part of the meaning: compare means and total masses at a common top.
+    torch.testing.assert_close(partials.mean(a), partials.mean(b), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        a.mass[..., -1].log() + a.top, b.mass[..., -1].log() + b.top, rtol=1e-12, atol=1e-12, equal_nan=True
+    )
+
+
+@given(st.integers(0, 999), st.sampled_from([0.0, 1.0, 1e4]))
+def test_combine_is_associative_and_commutative_with_an_identity(seed, size):
+    a, b, c = (partials.of_tokens(*some(seed + i, size=size)) for i in range(3))
+    same(partials.combine(partials.combine(a, b), c), partials.combine(a, partials.combine(b, c)))
+    same(partials.combine(a, b), partials.combine(b, a))
+    nothing = Partial(torch.full_like(a.top, FLOOR), torch.zeros_like(a.mass))
+    for part in (partials.combine(a, nothing), partials.combine(nothing, a)):
+        assert all(torch.equal(x, y) for x, y in zip(part, a, strict=True))
+    assert not partials.mean(partials.combine(nothing, nothing)).any()
+
+
+@given(st.integers(0, 999), st.integers(1, 9), st.sampled_from([1.0, 1e4]))
+def test_the_parts_of_a_set_combine_to_its_softmax(seed, cut, size):
+    logit, value = some(seed, tokens=10, size=size)
+    whole = partials.combine(partials.of_tokens(logit[:cut], value[:cut]), partials.of_tokens(logit[cut:], value[cut:]))
+    torch.testing.assert_close(partials.mean(whole), logit.T.softmax(-1) @ value, rtol=1e-12, atol=1e-12)
+
+
+def test_void_tokens_add_nothing():
+    logit, value = some(0)
+    logit[1] = -torch.inf
+    kept = [0, 2, 3]
+    same(partials.of_tokens(logit, value), partials.of_tokens(logit[kept], value[kept]))
+    nothing = partials.of_tokens(torch.full_like(logit, -torch.inf), value)
+    assert (nothing.top == FLOOR).all()
+    assert not nothing.mass.any()
+
+
+@given(st.integers(0, 999), st.integers(1, 9))
+def test_suffixes(seed, length):
+    logit, value = some(seed, tokens=length)
+    parts = partials.of_tokens(logit[:, None, None], value[:, None, None])  # one token each, one head
+    for i, (top, mass) in enumerate(zip(*partials.suffixes(parts), strict=True)):
+        same(Partial(top[0], mass[0]), partials.of_tokens(logit[i:], value[i:]))
+
+
+@given(st.integers(0, 999), st.sampled_from([1.0, 1e4]))
+def test_attend_is_the_weighted_sum_of_means(seed, size):
+    shared_logit, shared_value = some(seed, tokens=5, size=size)
+    edge_logit, edge_value = some(seed + 1, tokens=4, size=size)
+    weight = torch.randn(3, 3, dtype=torch.float64)
+    seen = torch.rand(3, 4) < 0.5
+    part = partials.of_tokens(shared_logit, shared_value)
+    out = partials.attend(weight, Partial(part.top[None], part.mass), edge_logit, seen, edge_value)
+    for q in range(3):
+        logit = torch.cat([shared_logit, edge_logit[seen[q]]])
+        value = torch.cat([shared_value, edge_value[seen[q]]])
+        torch.testing.assert_close(out[q], weight[q] @ (logit.T.softmax(-1) @ value), rtol=1e-11, atol=1e-11)

@@ -1,0 +1,128 @@
+"""The window of partials: right at every phase, the same work at every phase, only a cache of the rings."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import nystream as ns
+from nystream.ops import partials, ring, sliding
+from nystream.ops.partials import FLOOR, Partial
+
+HEADS, M, D = 2, 3, 4
+
+
+def start(batch, n, r, dtype=torch.float64):
+    slots = sliding.cut(n // r).slots
+    parts = Partial(
+        torch.full((batch, slots, HEADS, M), FLOOR, dtype=dtype),
+        torch.zeros(batch, slots, HEADS, M, D + 1, dtype=dtype),
+    )
+    logit = torch.full((batch, n, HEADS, M), -torch.inf, dtype=dtype)
+    return parts, logit, torch.zeros(batch, n, HEADS, D, dtype=dtype), torch.zeros(batch, dtype=torch.long)
+
+
+def push(parts, ring_logit, ring_value, count, logit, value):
+    sliding.push(parts, ring_logit, ring_value, count, logit, value)
+    ring.write(ring_logit, count, logit)
+    ring.write(ring_value, count, value)
+    return count + logit.shape[1]
+
+
+@given(st.integers(2, 60), st.integers(1, 3), st.integers(0, 2**16), st.sampled_from([1.0, 1e4]))
+def test_every_phase_is_the_softmax_of_the_window(groups, r, seed, size):
+    torch.manual_seed(seed)
+    n = groups * r
+    parts, ring_logit, ring_value, count = start(1, n, r)
+    logit = torch.randn(1, 5 * n, HEADS, M, dtype=torch.float64) * size
+    value = torch.randn(1, 5 * n, HEADS, D, dtype=torch.float64)
+    for t in range(0, 5 * n, r):
+        count = push(parts, ring_logit, ring_value, count, logit[:, t : t + r], value[:, t : t + r])
+        seen = slice(max(0, t + r - n), t + r)
+        expected = logit[:, seen].permute(0, 2, 3, 1).softmax(-1) @ value[:, seen].transpose(1, 2)
+        torch.testing.assert_close(sliding.read(parts, count, n, r), expected, rtol=1e-11, atol=1e-11)
+
+
+@given(st.integers(2, 60), st.integers(1, 2), st.integers(0, 2**16))
+def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
+    torch.manual_seed(seed)
+    n = groups * r
+    parts, ring_logit, ring_value, count = start(2, n, r)
+    rebuilt = parts
+    for _ in range(int(torch.randint(1, 4 * groups, ()))):
+        logit, value = (
+            torch.randn(2, r, HEADS, M, dtype=torch.float64),
+            torch.randn(2, r, HEADS, D, dtype=torch.float64),
+        )
+        rebuilt = sliding.rebuild(ring_logit, ring_value, count, r)
+        again = push(rebuilt, ring_logit.clone(), ring_value.clone(), count, logit, value)
+        count = push(parts, ring_logit, ring_value, count, logit, value)
+        assert torch.equal(again, count)
+        torch.testing.assert_close(
+            sliding.read(rebuilt, count, n, r), sliding.read(parts, count, n, r), rtol=1e-12, atol=1e-12
+        )
+    # What was rebuilt goes on as what was kept: every slot that is still read was right.
+    other = (rebuilt, ring_logit.clone(), ring_value.clone())
+    for _ in range(2 * groups):
+        logit, value = (
+            torch.randn(2, r, HEADS, M, dtype=torch.float64),
+            torch.randn(2, r, HEADS, D, dtype=torch.float64),
+        )
+        push(*other, count, logit, value)
+        count = push(parts, ring_logit, ring_value, count, logit, value)
+        torch.testing.assert_close(
+            sliding.read(other[0], count, n, r), sliding.read(parts, count, n, r), rtol=1e-12, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("groups", [2, 3, 5, 64, 1000, 16384])
+def test_the_cut_leaves_time_to_merge_the_middle(groups):
+    c = sliding.cut(groups)
+    assert c.segments - 2 <= c.base
+    sizes = c.size(torch.arange(c.segments))
+    assert int(sizes.sum()) == groups
+    # Memory of the cache is of the order of √N slots.
+    assert c.slots <= 4 + 4 * groups**0.5
+
+
+class Work(TorchDispatchMode):
+    """Counts operator calls and the numbers they write."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.numbers = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.calls += 1
+        if isinstance(out, torch.Tensor) and not func.is_view:
+            # An in-place write returns the whole ring; what it writes is the size of its last argument.
+            written = args[-1] if func._schema.is_mutable else out
+            self.numbers += written.numel() if isinstance(written, torch.Tensor) else 0
+        return out
+
+
+@pytest.mark.parametrize("n", [7, 64, 1024])
+def test_no_phase_does_more_work_than_another(n):
+    # Counted, not timed: every in-place step of fixed landmarks issues the same operators on the same sizes.
+    cfg = ns.AttentionConfig("co-fixed-single", embed_dim=8, num_heads=2, window=n, landmarks=3, sums="partials")
+    attn = ns.MultiheadAttention(cfg)
+    attn.set_landmarks(torch.randn(2, 3, 4), torch.randn(2, 3, 4))
+    with torch.no_grad():
+        _, state = attn.step(torch.randn(1, 8), attn.init_state(1))
+        seen = set()
+        for _ in range(2 * n + 3):
+            x = torch.randn(1, 8)
+            with Work() as work:
+                _, state = attn.step(x, state, inplace=True)
+            seen.add((work.calls, work.numbers))
+    assert len(seen) == 1
+    (_, numbers) = seen.pop()
+    assert numbers < 60 * cfg.m * cfg.embed_dim + 2000  # of the order of m d, and no n in it
+
+
+def test_mean_of_nothing_is_zero():
+    parts, _, _, count = start(1, 4, 1)
+    assert not sliding.read(parts, count, 4, 1).any()
+    assert not partials.mean(parts).any()
