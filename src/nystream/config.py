@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,12 +93,17 @@ class AttentionConfig:
             )
         if self.pinv not in PINVS:
             raise ValueError(f"pinv={self.pinv!r} is not known; it must be one of {', '.join(PINVS)}")
-        if not self.pinv_ridge > 0:
-            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0")
+        _check_number("pinv_ridge", self.pinv_ridge)
+        if not 0 < self.pinv_ridge < math.inf:
+            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
+        if not isinstance(self.bias, bool):
+            raise TypeError(f"bias={self.bias!r} must be True or False, got {type(self.bias).__name__}")
         forms = SUMS.get(self.variant, NO_SUMS)
         if self.sums not in forms:
             raise ValueError(f"sums={self.sums!r} is not a form of {self.variant!r}, which has {', '.join(forms)}")
         self._check_dropout()
+        for name in ("pinv_ridge", "dropout"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 0 and 0.0 are one config, with one fingerprint
 
     def _check_landmarks(self) -> None:
         if self.landmarks is None:
@@ -111,6 +117,7 @@ class AttentionConfig:
             )
 
     def _check_dropout(self) -> None:
+        _check_number("dropout", self.dropout)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
         if self.dropout and self.low_rank:
@@ -187,3 +194,8 @@ def _check_positive_int(name: str, value: object) -> None:
         raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
     if value < 1:
         raise ValueError(f"{name}={value} must be at least 1")
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}={value!r} must be a number, got {type(value).__name__}")

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 S = TypeVar("S", bound=tuple[Any, ...])
+
+Rows = int | slice | Sequence[int] | Tensor
 
 
 class Config(Protocol):
@@ -72,29 +72,29 @@ def to(state: S, device: torch.device | str) -> S:
     return map_state(lambda x: x.to(device), state)
 
 
-def stack(states: Sequence[S]) -> S:
+def stack(states: Iterable[S]) -> S:
     """One state whose batch is all of theirs, in order."""
+    states = list(states)
     if not states:
         raise ValueError("states is empty; stack needs at least one state")
-    return map_state(lambda *leaves: torch.cat(leaves), states[0], *states[1:])
+    for other in states[1:]:
+        check(other, states[0], None, "stack (as the first state is)")
+    return map_state(lambda *leaves: torch.cat(leaves), *states)
 
 
-def select(state: S, rows: int | slice | Sequence[int] | Tensor) -> S:
+def select(state: S, rows: Rows) -> S:
     """Some rows of the batch, by index, slice, list or mask, as a state of their own."""
-    if isinstance(rows, int):
-        rows = [rows]
-    index = rows if isinstance(rows, slice) else torch.as_tensor(rows)
+    index = _index(rows)
     return map_state(lambda x: x[index].clone(), state)
 
 
-def reset(state: S, rows: int | slice | Sequence[int] | Tensor, fresh: S) -> S:
+def reset(state: S, rows: Rows, fresh: S) -> S:
     """The state with some rows as new; `fresh` is `init_state(1)` of the same module."""
-    if isinstance(rows, int):
-        rows = [rows]
+    index = _index(rows)
 
     def renewed(x: Tensor, new: Tensor) -> Tensor:
         x = x.clone()
-        x[rows if isinstance(rows, slice) else torch.as_tensor(rows)] = new[0].to(x.device)
+        x[index] = new[0].to(x.device)
         return x
 
     return map_state(renewed, state, fresh)
@@ -105,8 +105,8 @@ def nbytes(state: tuple[Any, ...]) -> int:
     return sum(leaf.numel() * leaf.element_size() for _, leaf in named_leaves(state))
 
 
-def check(state: object, like: S, batch_size: int, owner: str) -> None:
-    """Refuse a state that is not of the type, shapes and dtypes of `like`, for `batch_size` rows."""
+def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
+    """Refuse a state that is not of the type, shapes and dtypes of `like`, for `batch_size` rows if that is given."""
     if type(state) is not type(like):
         raise TypeError(
             f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; make one with init_state()"
@@ -114,15 +114,20 @@ def check(state: object, like: S, batch_size: int, owner: str) -> None:
     for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
         if leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
             raise ValueError(
-                f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, batch_size)}; "
+                f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, leaf.shape[0] if batch_size is None else batch_size)}; "
                 f"the state belongs to another config"
             )
-        if leaf.shape[0] != batch_size:
+        if batch_size is not None and leaf.shape[0] != batch_size:
             raise ValueError(f"state.{name} has {leaf.shape[0]} rows, but x has {batch_size}; they must be the same")
 
 
 def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stateful) -> None:
     """Write a state to a safetensors file, with the config it belongs to."""
+    from safetensors.torch import save_file  # here, so that streaming alone needs torch and nothing else
+
+    check(state, owner.init_state(1), None, type(owner).__name__)
+    if not Path(path).resolve().parent.is_dir():
+        raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
     tensors = {name: leaf.detach().contiguous().clone() for name, leaf in named_leaves(state)}
     metadata = {
         "format": "nystream-state-1",
@@ -136,9 +141,17 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
     """Read a state that `save_state` wrote; one of another config is refused."""
+    import safetensors
+
     like = owner.init_state(1)
     device = next(leaf.device for _, leaf in named_leaves(like))
-    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)} is a folder, but a state is a file")
+    try:
+        opened = safetensors.safe_open(path, framework="pt", device=str(device))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{os.fspath(path)} cannot be read as a safetensors file: {error}") from error
+    with opened as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != "nystream-state-1":
             raise ValueError(f"{os.fspath(path)} is not a nystream state; save_state writes them")
@@ -149,7 +162,7 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
     if missing:
         raise ValueError(f"{os.fspath(path)} lacks {', '.join(missing)}; the file is damaged")
     state = _filled(like, tensors)
-    check(state, like, next(iter(tensors.values())).shape[0], type(owner).__name__)
+    check(state, like, None, type(owner).__name__)
     return state
 
 
@@ -159,6 +172,13 @@ def _filled(like: S, tensors: dict[str, Tensor], prefix: str = "") -> S:
         for name, leaf in zip(_names(like), like, strict=True)
     ]
     return type(like)(*new) if is_state(like) else type(like)(new)
+
+
+def _index(rows: Rows) -> slice | Tensor:
+    if isinstance(rows, slice):
+        return rows
+    index = torch.as_tensor(rows).reshape(-1)
+    return index if index.numel() else index.long()  # an empty list would be a float tensor
 
 
 def _names(state: tuple[Any, ...]) -> tuple[str, ...]:

@@ -29,26 +29,30 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torc
 Reference = Callable[[Tensor], Tensor]
 
 
-def reference_outputs(attn: MultiheadAttention, x: Tensor, key: Tensor | None = None) -> Tensor:
-    """What the float64 reference says about the stream x [B, T, E]: every output, after the output projection.
+def reference_outputs(
+    attn: MultiheadAttention, x: Tensor, key: Tensor | None = None, times: Iterable[int] | None = None
+) -> Tensor:
+    """What the float64 reference says about the stream x [B, T, E], after the output projection.
 
-    [B, T, E] for single output; [B, T / r, n, E], the rows after every step, for the others.
+    [B, T, E] for single output; [B, T / r, n, E], the rows after every step, for the others. With `times`, only the
+    outputs of the steps that end at those.
     """
-    cfg, double = attn.config, torch.float64
-    heads = (cfg.num_heads, cfg.head_dim)
+    cfg, heads = attn.config, (attn.config.num_heads, attn.config.head_dim)
+
+    def double(y: Tensor) -> Tensor:
+        return y.to("cpu", torch.float64)
 
     def linear(layer: nn.Linear, y: Tensor) -> Tensor:
-        bias = None if layer.bias is None else layer.bias.to(double)
-        return nn.functional.linear(y.to(double), layer.weight.to(double), bias)
+        return nn.functional.linear(double(y), double(layer.weight), None if layer.bias is None else double(layer.bias))
 
     key = x if key is None else key
     q, k, v = (
         linear(layer, y).unflatten(-1, heads).transpose(1, 2)
         for layer, y in ((attn.q_proj, x), (attn.k_proj, key), (attn.v_proj, key))
     )
-    fixed = (attn.q_tilde.to(double), attn.k_tilde.to(double)) if cfg.fixed else (None, None)
+    fixed = (double(attn.q_tilde), double(attn.k_tilde)) if cfg.fixed else (None, None)
     outs = []
-    for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size):
+    for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size) if times is None else times:
         out = linear(attn.out_proj, reference.attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
         if not cfg.single:
             void = torch.arange(cfg.window) < cfg.window - t
@@ -61,12 +65,11 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Largest difference, relative to the largest expected number; infinite if anything is not finite."""
     if actual.shape != expected.shape:
         return float("inf")
-    difference = (actual.to(torch.float64) - expected.to(torch.float64)).abs()
+    actual, expected = (x.detach().to("cpu", torch.float64) for x in (actual, expected))
+    difference = (actual - expected).abs()
     if not bool(difference.isfinite().all()):
         return float("inf")
-    return (
-        float(difference.max() / expected.to(torch.float64).abs().max().clamp(min=1e-30)) if difference.numel() else 0.0
-    )
+    return float(difference.max() / expected.abs().max().clamp(min=1e-30)) if difference.numel() else 0.0
 
 
 @dataclass
@@ -289,7 +292,7 @@ def check_gradients(case: Case) -> None:
     first = case.last(window, case.r)
     pairs.append(("forward", forward, first[:, -1] if forward.dim() == 2 else first))
     for name, actual, expected in pairs:
-        for ours, theirs in zip(gradients(actual), gradients(expected.to(actual.dtype)), strict=True):
+        for ours, theirs in zip(gradients(actual), gradients(expected.to(actual)), strict=True):
             error = float((ours - theirs).abs().max()) / scale
             # A gradient sums over tokens and rows: a digit more than an output is lost.
             assert error <= 10 * case.tolerance, f"gradients of {name}: off by {error:.2e} of the largest"

@@ -6,6 +6,7 @@ import torch
 import nystream as ns
 from nystream import testing
 from nystream.config import NO_SUMS, SUMS
+from nystream.ops import parallel
 
 
 def build(variant, window, landmarks, dtype=torch.float64, **options):
@@ -44,3 +45,10 @@ def test_every_dtype(variant, dtype):
 @pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single"])
 def test_a_window_of_many_segments(variant):
     testing.check_stream_module(build(variant, 101, 7, sums="partials"), tokens=330, gradients=False)
+
+
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
+def test_pieces_that_take_turns(variant, monkeypatch):
+    # Long pieces form their intermediate numbers some at a time; here, as few as can be.
+    monkeypatch.setattr(parallel, "AT_ONCE", 1)
+    testing.check_stream_module(build(variant, 30, 4), gradients=False)

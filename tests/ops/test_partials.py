@@ -64,7 +64,7 @@ def test_attend_is_the_weighted_sum_of_means(seed, size):
     weight = torch.randn(3, 3, dtype=torch.float64)
     seen = torch.rand(3, 4) < 0.5
     part = partials.of_tokens(shared_logit, shared_value)
-    out = partials.attend(weight, Partial(part.top[None], part.mass), edge_logit, seen, edge_value)
+    out = partials.attend(weight, Partial(part.top[None], part.mass), edge_logit.T, seen, edge_value)
     for q in range(3):
         logit = torch.cat([shared_logit, edge_logit[seen[q]]])
         value = torch.cat([shared_value, edge_value[seen[q]]])

@@ -112,7 +112,7 @@ class Demo:
                 bars.update(task, description=attn.config.variant)
                 times = checked_times(length, self.window, self.landmarks)
                 outputs, took = stream(attn, x[:, :length], times, partial(bars.advance, task, seconds))
-                error = testing.relative_error(outputs, reference_at(attn, x, times))
+                error = testing.relative_error(outputs, testing.reference_outputs(attn, x, times=times)[0])
                 rows.append(self.row(attn, error, took))
         return rows
 
@@ -128,16 +128,23 @@ class Demo:
             _short(operations),
         ]
 
+    def notes(self) -> list[str]:
+        return [
+            "exact: softmax attention. means, fixed: low rank, landmarks are segment means",
+            "or chosen before the stream begins. recomputed: the whole window every step",
+            f"(over {self.plain_tokens:,} tokens only).",
+            f"error: largest difference from the float64 reference, at about {CHECKED} times,",
+            "as a share of the largest output.",
+            "µs/step: median on this machine; float32, in place, one thread, projections in.",
+            "ops/step: multiply-adds of attention alone, as the paper counts them; what is",
+            "run here differs.",
+        ]
+
     def table(self, rows: Iterable[list[str]]) -> Table:
         table = Table(
             title=f"{self.tokens:,} tokens, window {self.window}, {self.landmarks} landmarks, "
             f"width {self.embed_dim} in {self.num_heads} heads",
-            caption=f"exact: softmax attention; means, fixed: low rank, landmarks from segment means or chosen before. "
-            f"recomputed: the whole window at every step, over {self.plain_tokens:,} tokens only.\n"
-            f"error: largest difference of a float32 stream from the float64 reference at about {CHECKED} times, "
-            f"relative to the largest output. µs/step: median of in-place steps on this machine, projections included. "
-            f"ops/step: multiply-adds of attention alone as the paper counts them (nystream.costs); "
-            f"what is run here differs.",
+            caption="\n".join(self.notes()),
             box=box.SIMPLE_HEAD,
             title_style="bold",
             caption_style="dim",
@@ -212,27 +219,6 @@ def stream(
         if advance is not None:
             advance()
     return torch.cat(kept) if kept else x.new_zeros(0), took
-
-
-def reference_at(attn: ns.MultiheadAttention, x: Tensor, times: Sequence[int]) -> Tensor:
-    """What `nystream.testing.reference_outputs` gives for the stream x [1, T, E], at some times only."""
-    cfg, double = attn.config, torch.float64
-
-    def linear(layer: nn.Linear, y: Tensor) -> Tensor:
-        return nn.functional.linear(y.to(double), layer.weight.to(double), layer.bias.to(double))
-
-    heads = (cfg.num_heads, cfg.head_dim)
-    q, k, v = (linear(p, x).unflatten(-1, heads).transpose(1, 2) for p in (attn.q_proj, attn.k_proj, attn.v_proj))
-    fixed = (attn.q_tilde.to(double), attn.k_tilde.to(double)) if cfg.fixed else (None, None)
-    outs = []
-    for t in times:
-        out = linear(attn.out_proj, reference.attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
-        if cfg.single:
-            outs.append(out[:, 0])
-        else:
-            void = torch.arange(cfg.window) < cfg.window - t
-            outs.append(torch.where(void[:, None], 0.0, out))
-    return torch.cat(outs)
 
 
 def _bars(plain: bool) -> Progress:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +25,16 @@ class Factors(NamedTuple):
     beta: Tensor  # [B, H, n, m]
     gamma_pinv: Tensor  # [B, H, m, m]
     delta: Tensor  # [B, H, m, n]
+
+
+def _derive_again(module: MultiheadAttention, _: Any) -> None:
+    module._derive()
+
+
+def _full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """Autocast may choose the dtype of the projections; sums and inverses stay what they are."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 class MultiheadAttention(nn.Module):
@@ -54,7 +66,6 @@ class MultiheadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._ops = variant_ops(config.variant)
         width = config.embed_dim
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             nn.Linear(width, width, bias=config.bias, device=device, dtype=dtype) for _ in range(4)
@@ -66,7 +77,7 @@ class MultiheadAttention(nn.Module):
             # Derived from the two, always at the accumulator's precision: rebuilt, not saved.
             self.register_buffer("gamma_pinv", empty.new_zeros(config.num_heads, config.m, config.m), persistent=False)
             self._derive()
-            self.register_load_state_dict_post_hook(lambda module, _: module._derive())  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(_derive_again)  # type: ignore[no-untyped-call]
 
     def forward(
         self,
@@ -90,8 +101,13 @@ class MultiheadAttention(nn.Module):
         """
         cfg = self.config
         checks.window(x, cfg, lengths)
-        self._check_mask(attn_mask, x, lengths)
-        q, k, v = self._project(x, key, value)
+        if attn_mask is not None:
+            checks.mask(attn_mask, x, lengths, cfg)
+        inputs = self._inputs(x, key, value)
+        if lengths is not None:  # void places may hold anything, NaN too
+            held = (torch.arange(cfg.window, device=x.device) >= cfg.window - lengths[:, None])[..., None]
+            inputs = [torch.where(held, y, 0.0) for y in inputs]
+        q, k, v = self._project(inputs)
         missing = cfg.window - x.shape[1]
         if missing:
             q, k, v = (nn.functional.pad(y, (0, 0, missing, 0)) for y in (q, k, v))
@@ -101,15 +117,18 @@ class MultiheadAttention(nn.Module):
             extra["mask"] = attn_mask
         if cfg.dropout and self.training:
             extra["dropout"] = cfg.dropout
-        out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra)
-        return self._output(out, lengths)
+        with _full_precision(x):
+            out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra)
+        y = self._output(out, lengths)
+        return y if lengths is None else torch.where((lengths > 0)[:, None, None], y, 0.0)
 
     def init_state(self, batch_size: int = 1) -> Any:
         """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
-        if not isinstance(batch_size, int) or batch_size < 1:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r} must be an integer of at least 1")
         weight = self.q_proj.weight
-        return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
+        with _full_precision(weight):
+            return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
 
     def step(
         self, x: Tensor, state: Any, key: Tensor | None = None, value: Tensor | None = None, *, inplace: bool = False
@@ -129,8 +148,9 @@ class MultiheadAttention(nn.Module):
         checks.group(x, cfg)
         self._check_stream(x, state)
         flat = x.dim() == 2
-        q, k, v = self._project(x, key, value, time=not flat)
-        out, new = self._ops.step(q, k, v, state if inplace else states.clone(state), cfg, self._fixed())
+        q, k, v = self._project([y.unsqueeze(1) if flat else y for y in self._inputs(x, key, value)])
+        with _full_precision(x):
+            out, new = self._ops.step(q, k, v, state if inplace else states.clone(state), cfg, self._fixed())
         if inplace:
             new = states.map_state(lambda held, leaf: held if held is leaf else held.copy_(leaf), state, new)
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
@@ -165,9 +185,10 @@ class MultiheadAttention(nn.Module):
             checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], cfg)
         if reset is not None:
             checks.resets(reset, x, cfg)
-        q, k, v = self._project(x, key, value)
+        q, k, v = self._project(self._inputs(x, key, value))
         when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
-        out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when)
+        with _full_precision(x):
+            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when)
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
         if cfg.single and lengths is not None:
             there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
@@ -207,8 +228,12 @@ class MultiheadAttention(nn.Module):
         checks.window(x, cfg, None)
         if x.shape[1] != cfg.window:
             raise ValueError(f"x has {x.shape[1]} tokens, but the factors are those of a full window of {cfg.window}")
-        q, k, _ = self._project(x, key, None)
+        q, k, _ = self._project(self._inputs(x, key, None))
         return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
+
+    @property
+    def _ops(self) -> ModuleType:
+        return variant_ops(self.config.variant)
 
     @property
     def receptive_field(self) -> int:
@@ -220,29 +245,24 @@ class MultiheadAttention(nn.Module):
         landmarks = f", landmarks={cfg.m}, pinv={cfg.pinv!r}" if cfg.low_rank else ""
         return f"{cfg.variant!r}, embed_dim={cfg.embed_dim}, num_heads={cfg.num_heads}, window={cfg.window}{landmarks}"
 
-    def _project(
-        self, x: Tensor, key: Tensor | None, value: Tensor | None, time: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v [B, H, T, D]."""
+    def _inputs(self, x: Tensor, key: Tensor | None, value: Tensor | None) -> list[Tensor]:
+        """What the queries, the keys and the values are projected from."""
+        checks.dtype(x, self.q_proj.weight)
         if key is None:
             if value is not None:
                 raise ValueError("value= came without key=; cross-attention needs key=, and value= defaults to it")
-            key = x
-        else:
-            checks.companion("key", key, x)
-        if value is None:
-            value = key
-        else:
+            return [x, x, x]
+        checks.companion("key", key, x)
+        if value is not None:
             checks.companion("value", value, x)
-        heads = (self.config.num_heads, self.config.head_dim)
-        q, k, v = self.q_proj(x), self.k_proj(key), self.v_proj(value)
-        if not time:
-            q, k, v = (y.unsqueeze(1) for y in (q, k, v))
-        return (
-            q.unflatten(-1, heads).transpose(1, 2),
-            k.unflatten(-1, heads).transpose(1, 2),
-            v.unflatten(-1, heads).transpose(1, 2),
-        )
+        return [x, key, key if value is None else value]
+
+    def _project(self, inputs: list[Tensor]) -> list[Tensor]:
+        """q, k and v [B, H, T, D]."""
+        heads, dtype = (self.config.num_heads, self.config.head_dim), self.q_proj.weight.dtype
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        projected = (layer(y).to(dtype) for layer, y in zip(layers, inputs, strict=True))
+        return [y.unflatten(-1, heads).transpose(1, 2) for y in projected]
 
     def _output(self, out: Tensor, lengths: Tensor | None) -> Tensor:
         """[B, H, rows, D] -> [B, rows, E]; places without a token stay zero, bias or not."""
@@ -255,43 +275,33 @@ class MultiheadAttention(nn.Module):
     def _fixed(self) -> Fixed | None:
         if not self.config.fixed:
             return None
+        landmarks = (self.q_tilde, self.k_tilde)
+        if any(now is not then for now, then in zip(landmarks, self._derived_from, strict=True)):
+            return Fixed(*landmarks, self._inverse())  # lent by torch.func.functional_call, and differentiable
         if not self._ready:
             raise RuntimeError(
                 f"variant {self.config.variant!r} has no landmarks yet; "
                 f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
             )
-        return Fixed(self.q_tilde, self.k_tilde, self.gamma_pinv)
+        return Fixed(*landmarks, self.gamma_pinv)
+
+    def _inverse(self) -> Tensor:
+        """Γ† of the landmarks: computed in float64, kept at the accumulator's precision."""
+        inverse = gamma_pinv(self.q_tilde.double(), self.k_tilde.double(), self.config)
+        return inverse.to(accumulator(self.q_tilde.dtype))
 
     def _derive(self) -> None:
-        """Γ† from the landmarks, in float64; kept at the accumulator's precision."""
-        if self.q_tilde.is_meta:
-            self._ready = False
-            return
+        """Γ† once, for as long as the landmarks stay what they are."""
+        self._derived_from = (self.q_tilde, self.k_tilde)
+        self._ready = not self.q_tilde.is_meta and all(bool(x.isfinite().all()) for x in self._derived_from)
         with torch.no_grad():
-            self._ready = bool(self.q_tilde.isfinite().all() and self.k_tilde.isfinite().all())
-            inverse = gamma_pinv(self.q_tilde.double(), self.k_tilde.double(), self.config)
-        self.gamma_pinv = inverse.to(accumulator(self.q_tilde.dtype))
+            self.gamma_pinv = self._inverse()
 
     def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.config.fixed:
             self._derive()  # a cast to bfloat16 must not reach Γ†, nor one to float64 keep it at float32
         return self
-
-    def _check_mask(self, attn_mask: Tensor | None, x: Tensor, lengths: Tensor | None) -> None:
-        if attn_mask is None:
-            return
-        cfg = self.config
-        if cfg.variant != "full":
-            raise ValueError(
-                f"attn_mask= cannot be honoured by {cfg.variant!r}: "
-                f"{'the n x n weights are never formed' if cfg.low_rank else 'a stream has no use for it'}; "
-                f"use variant 'full', or lengths= for windows that are not full"
-            )
-        if attn_mask.dtype != torch.bool:
-            raise ValueError(f"attn_mask is {attn_mask.dtype}, but must be bool, True where a query may see a key")
-        if lengths is not None or x.shape[1] != cfg.window:
-            raise ValueError("attn_mask= needs a full window, without lengths=")
 
     def _check_stream(self, x: Tensor, state: Any) -> None:
         cfg = self.config

@@ -34,6 +34,7 @@ def piece(x: Tensor, cfg: AttentionConfig) -> None:
 
 def group(x: Tensor, cfg: AttentionConfig) -> None:
     """`x` of `step`: [B, E], or [B, r, E]."""
+    _tensor("x", x)
     r, width = cfg.update_size, cfg.embed_dim
     need = f"[B, {width}] or [B, 1, {width}]" if r == 1 else f"[B, {r}, {width}]"
     fits = x.shape[-1:] == (width,) and ((x.dim() == 2 and r == 1) or (x.dim() == 3 and x.shape[1] == r))
@@ -43,6 +44,7 @@ def group(x: Tensor, cfg: AttentionConfig) -> None:
 
 def companion(name: str, other: Tensor, x: Tensor) -> None:
     """`key` or `value`: of the same shape as `x`."""
+    _tensor(name, other)
     if other.shape != x.shape:
         raise ValueError(f"{name} is {list(other.shape)}, but x is {list(x.shape)}; they must have the same shape")
     if other.dtype != x.dtype:
@@ -51,9 +53,11 @@ def companion(name: str, other: Tensor, x: Tensor) -> None:
 
 def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionConfig) -> None:
     """`lengths`: whole numbers [B] between 0 and `most`, in whole groups."""
-    if counts.dtype.is_floating_point or counts.dtype == torch.bool or counts.shape != (batch,):
+    _tensor(name, counts)
+    # Not the shorter integers: n − lengths would wrap in them.
+    if counts.dtype not in (torch.int64, torch.int32) or counts.shape != (batch,):
         raise ValueError(
-            f"{name} is {counts.dtype} {list(counts.shape)}, but must be whole numbers [{batch}], one a row"
+            f"{name} is {counts.dtype} {list(counts.shape)}, but must be int64 or int32 [{batch}], one number a row"
         )
     if torch.compiler.is_compiling():
         return
@@ -66,6 +70,7 @@ def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionC
 
 def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
     """`reset`: bool [B, T], True only where a group starts."""
+    _tensor("reset", reset)
     if reset.dtype != torch.bool or reset.shape != x.shape[:2]:
         raise ValueError(
             f"reset is {reset.dtype} {list(reset.shape)}, but must be bool {list(x.shape[:2])}, one a token"
@@ -80,11 +85,43 @@ def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
             )
 
 
+def dtype(x: Tensor, weight: Tensor) -> None:
+    """`x` of the dtype of the weights, unless autocast sees to it."""
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(f"x is {x.dtype}, but the weights are {weight.dtype}; they must have the same dtype")
+
+
+def mask(attn_mask: Tensor, x: Tensor, lengths: Tensor | None, cfg: AttentionConfig) -> None:
+    """`attn_mask` of `forward`: only `full` can honour one."""
+    _tensor("attn_mask", attn_mask)
+    if cfg.variant != "full":
+        why = "the n x n weights are never formed" if cfg.low_rank else "a stream has no use for it"
+        raise ValueError(
+            f"attn_mask= cannot be honoured by {cfg.variant!r}: {why}; "
+            f"use variant 'full', or lengths= for windows that are not full"
+        )
+    if attn_mask.dtype != torch.bool:
+        raise ValueError(f"attn_mask is {attn_mask.dtype}, but must be bool, True where a query may see a key")
+    want = (x.shape[0], cfg.num_heads, cfg.window, cfg.window)
+    sizes = zip(reversed(attn_mask.shape), reversed(want), strict=False)
+    if attn_mask.dim() > 4 or any(size not in (1, full) for size, full in sizes):
+        raise ValueError(f"attn_mask is {list(attn_mask.shape)}, which cannot be broadcast to {list(want)}")
+    if lengths is not None or x.shape[1] != cfg.window:
+        raise ValueError("attn_mask= needs a full window, without lengths=")
+
+
+def _tensor(name: str, x: object) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}, but must be a torch.Tensor")
+
+
 def _sequence(name: str, x: Tensor, cfg: AttentionConfig) -> None:
+    _tensor(name, x)
     if x.dim() != 3 or x.shape[-1] != cfg.embed_dim:
         raise ValueError(f"{name} is {list(x.shape)}, but must be [B, T, {cfg.embed_dim}] (batch, tokens, embed_dim)")
-    if x.shape[1] == 0:
-        raise ValueError(f"{name} is {list(x.shape)}: it has no tokens, and at least one is needed")
+    if x.shape[0] == 0 or x.shape[1] == 0:
+        what = "rows" if x.shape[0] == 0 else "tokens"
+        raise ValueError(f"{name} is {list(x.shape)}: it has no {what}, and at least one is needed")
 
 
 def _groups(name: str, x: Tensor, cfg: AttentionConfig) -> None:

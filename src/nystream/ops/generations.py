@@ -24,9 +24,6 @@ from nystream.ops.pinv import pinv
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
 
-# Windows of so many numbers are gathered at a time: generations overlap m-fold, and all at once would be T m d.
-GATHERED = 1 << 24
-
 
 class Bank(NamedTuple):
     """All landmarks that a piece uses, in the order in which they were completed: m from before, then its own."""
@@ -115,7 +112,8 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
     start, end = (x[ring.rows(q)[:, None, None], query][..., None] for x in (when.window_start(n), when.window_end(n)))
 
     per_generation = q.shape[0] * span.shape[-1] * q.shape[2] * (q.shape[3] + m)
-    piece = max(1, GATHERED // per_generation)
+    # Generations overlap m-fold: gathered all at once, their windows would be T m d numbers.
+    piece = max(1, parallel.AT_ONCE // per_generation)
     blocks = Block(query, q_tilde, k_tilde, edges, middle, start, end)
     outs = [
         _attend(Block(*(x[:, at : at + piece] for x in blocks)), q, key, value, cfg) for at in range(0, count, piece)
@@ -137,7 +135,7 @@ def _attend(block: Block, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionC
         part = partials.of_tokens(_take(key, middle) @ q_tilde.mT * cfg.scale, _take(value, middle))
         shared = Partial(part.top.unsqueeze(-2), part.mass)
     seen = (edges.unsqueeze(-2) >= start) & (edges.unsqueeze(-2) <= end)  # [B, g, Q, E]
-    logit = _take(key, edges) @ q_tilde.mT * cfg.scale
+    logit = q_tilde @ _take(key, edges).mT * cfg.scale
     return partials.attend(weight, shared, logit, seen[:, :, None], _take(value, edges))
 
 

@@ -22,6 +22,9 @@ from nystream.ops.timeline import Timeline
 
 CHUNK = 8
 
+# So many intermediate numbers are formed at a time; longer pieces and larger batches take turns.
+AT_ONCE = 1 << 24
+
 
 def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
@@ -72,16 +75,23 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     whole = max(n // chunk - 1, 0)
     reach = n - 1 - whole * chunk  # edge tokens before the shared chunks
     places = torch.cat([base[:, None] - n + 1 + torch.arange(reach, device=weight.device), _span(base, chunk)], 1)
-    seen = (places[:, None] >= start[..., None]) & (places[:, None] <= end[..., None])  # [B, count, C, E]
-    edge_logit, edge_value = logit[:, places].transpose(2, 3), value[:, places].transpose(2, 3)  # [B, count, H, E, .]
     queries = pad(weight, (0, 0, 0, 0, 0, rear)).unflatten(1, (count, chunk)).transpose(2, 3)  # [B, count, H, C, m]
-    shared = None
-    if whole:
-        window = _shared(logit, value, when, carried, chunk, whole, rear)
-        hidden = (opened >= base[:, None])[:, :, None, :, None]  # the stream opens inside the query's own chunk
-        shared = Partial(window.top[..., None, :].masked_fill(hidden, FLOOR), window.mass)
-    out = partials.attend(queries, shared, edge_logit, seen[:, :, None], edge_value)
-    return out.transpose(2, 3).flatten(1, 2)[:, :length]
+    shared = _shared(logit, value, when, carried, chunk, whole, rear) if whole else None
+    outs = []
+    piece = max(1, AT_ONCE // (queries[:, 0].numel() * places.shape[1]))
+    for at in range(0, count, piece):
+        some = slice(at, at + piece)
+        edges = places[some]  # [., E]
+        seen = (edges[:, None] >= start[:, some, :, None]) & (edges[:, None] <= end[:, some, :, None])  # [B, ., C, E]
+        part = None
+        if shared is not None:
+            hidden = opened[:, some] >= base[some, None]  # the stream opens inside the query's own chunk
+            top = shared.top[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
+            part = Partial(top, shared.mass[:, some])
+        edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2)  # [B, ., H, m, E]
+        edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
+        outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
+    return torch.cat(outs, 1).transpose(2, 3).flatten(1, 2)[:, :length]
 
 
 def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: int, whole: int, rear: int) -> Partial:
@@ -93,43 +103,35 @@ def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: i
     opens = pad(last <= chunk, (carried, 0))  # [B, carried + count] chunks in which a stream opens
     cut = logit.unflatten(1, (-1, chunk)).masked_fill(older[..., None, None], -torch.inf)
     chunks = partials.of_tokens(cut.transpose(2, 3), value.unflatten(1, (-1, chunk)).transpose(2, 3))
-    window = _slide(chunks, opens, whole)
-    return Partial(window.top[:, carried - 1 : -1], window.mass[:, carried - 1 : -1])
+    windows = _slide(chunks, opens, whole)
+    before = slice(carried - whole, opens.shape[1] - whole)  # the run that ends where each query chunk begins
+    return Partial(windows.top[:, before], windows.mass[:, before])
 
 
 def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
-    """Combines of the `width` chunks that end at each chunk, from the binary digits of `width`."""
-    power, power_opens = chunks, opens
-    result: Partial | None = None
-    result_opens = opens
+    """Combines of `width` chunks, one for each first chunk, from the binary digits of `width`."""
+    power, power_opens = chunks, opens  # of `step` chunks, by first chunk
+    result: tuple[Partial, Tensor] | None = None  # of `done` chunks, by first chunk
     done, step = 0, 1
     while True:
         if width & step:
-            if result is None:
-                result, result_opens = power, power_opens
-            else:
-                result = _after(_shift(power, done), result, result_opens)
-                result_opens = result_opens | pad(power_opens, (done, 0))[:, : opens.shape[1]]
+            result = (power, power_opens) if result is None else _then(*result, power, power_opens, done)
             done += step
         if done == width:
             assert result is not None
-            return result
-        power = _after(_shift(power, step), power, power_opens)
-        power_opens = power_opens | pad(power_opens, (step, 0))[:, : opens.shape[1]]
+            return result[0]
+        power, power_opens = _then(power, power_opens, power, power_opens, step)
         step *= 2
 
 
-def _after(older: Partial, newer: Partial, opens: Tensor) -> Partial:
-    """`combine`, but for chunks whose newer side opens a stream: they keep that side alone."""
-    return partials.combine(Partial(older.top.masked_fill(opens[..., None, None], FLOOR), older.mass), newer)
-
-
-def _shift(part: Partial, by: int) -> Partial:
-    length = part.top.shape[1]
-    return Partial(
-        pad(part.top, (0, 0, 0, 0, by, 0), value=FLOOR)[:, :length],
-        pad(part.mass, (0, 0, 0, 0, 0, 0, by, 0))[:, :length],
-    )
+def _then(older: Partial, older_opens: Tensor, newer: Partial, newer_opens: Tensor, by: int) -> tuple[Partial, Tensor]:
+    """`combine` of runs of `by` chunks with the runs that follow them; one in which a stream opens hides the older."""
+    newer, newer_opens = Partial(newer.top[:, by:], newer.mass[:, by:]), newer_opens[:, by:]
+    length = min(newer_opens.shape[1], older_opens.shape[1])
+    top = older.top[:, :length].masked_fill(newer_opens[:, :length, None, None], FLOOR)
+    newer = Partial(newer.top[:, :length], newer.mass[:, :length])
+    opens = older_opens[:, :length] | newer_opens[:, :length]
+    return partials.combine(Partial(top, older.mass[:, :length]), newer), opens
 
 
 def _by_chunk(index: Tensor, chunk: int, rear: int) -> Tensor:

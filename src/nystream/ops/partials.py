@@ -47,8 +47,8 @@ def of_tokens(logit: Tensor, value: Tensor) -> Partial:
 def combine(a: Partial, b: Partial) -> Partial:
     """The triple of the union of two disjoint sets."""
     top = torch.maximum(a.top, b.top)
-    mass = a.mass * (a.top - top).exp().unsqueeze(-1) + b.mass * (b.top - top).exp().unsqueeze(-1)
-    return Partial(top, mass)
+    of_a, of_b = ((part.top - top).exp().unsqueeze(-1) for part in (a, b))
+    return Partial(top, torch.addcmul(a.mass * of_a, b.mass, of_b))
 
 
 def merge(parts: Partial, dim: int) -> Partial:
@@ -87,21 +87,21 @@ def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, 
     Every query of a block sees all the tokens behind `shared` and, of E edge tokens, those that `seen` marks. The sum
     over landmarks is taken before the values are touched, so no array of queries x m x D is ever formed.
 
-    weight [..., Q, m], shared (top [..., 1 or Q, m], mass [..., m, D + 1]) or None, logit [..., E, m],
+    weight [..., Q, m], shared (top [..., 1 or Q, m], mass [..., m, D + 1]) or None, logit [..., m, E],
     seen [..., Q, E], value [..., E, D] -> [..., Q, D]. A query from which `shared` is hidden has a top of FLOOR.
     """
-    edge = logit.unsqueeze(-3).masked_fill(~seen.unsqueeze(-1), -torch.inf)  # [..., Q, E, m]
-    top = edge.detach().amax(-2)
+    edge = logit.unsqueeze(-3).masked_fill(~seen.unsqueeze(-2), -torch.inf)  # [..., Q, m, E]
+    top = edge.detach().amax(-1)
     if shared is not None:
         top = torch.maximum(top, shared.top)
     top = top.clamp(min=FLOOR)  # [..., Q, m]
-    share = (edge - top.unsqueeze(-2)).exp()
-    total = share.sum(-2)
+    share = (edge - top.unsqueeze(-1)).exp()
+    total = share.sum(-1)
     if shared is not None:
         rescale = (shared.top - top).exp()
         total = total + rescale * shared.mass[..., -1].unsqueeze(-2)
     weight = weight / torch.where(total == 0, torch.ones_like(total), total)
-    out = (share @ weight.unsqueeze(-1)).squeeze(-1) @ value  # [..., Q, E] @ [..., E, D]
+    out = (weight.unsqueeze(-2) @ share).squeeze(-2) @ value  # [..., Q, E] @ [..., E, D]
     if shared is not None:
         out = out + (weight * rescale) @ shared.mass[..., :-1]
     return out

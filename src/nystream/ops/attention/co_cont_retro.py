@@ -94,7 +94,7 @@ def steps(
     query = extend(state.ring_query, state.time, q)
     ring_query = ring.roll_on(state.ring_query, query, when.lengths, when.after)
     beta = (accumulate(ring_query).transpose(1, 2) @ tilde(base.landmarks, 1).mT * cfg.scale).transpose(1, 2)
-    state = ContRetroState(*base, ring_query, beta, _normalised(beta, base.gamma_pinv))
+    state = ContRetroState(*base, ring_query, beta.contiguous(), _normalised(beta, base.gamma_pinv))
     parts = Partial(base.part_max, base.part_sum)
     sums = window.delta_v(cfg, parts, base.ring_logit, base.ring_value, base.time)
     return _rows(state, sums, cfg, v.dtype), state
@@ -102,7 +102,7 @@ def steps(
 
 def _normalised(beta: Tensor, inverse: Tensor) -> Tensor:
     """B_φ Γ† [B, T, H, m] of logits [B, T, H, m]."""
-    return (beta.softmax(-1).transpose(1, 2) @ inverse).transpose(1, 2)
+    return (beta.softmax(-1).transpose(1, 2) @ inverse).transpose(1, 2).contiguous()
 
 
 def _renew_rows(state: ContRetroState, base: ContState, before: Tensor, cfg: AttentionConfig) -> None:

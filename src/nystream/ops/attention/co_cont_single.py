@@ -68,7 +68,7 @@ def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: tor
         torch.zeros(batch, n, heads, dim, dtype=dtype, device=device),
         landmarks,
         torch.zeros(batch, 2, heads, dim, dtype=acc, device=device),
-        _inverse(landmarks, cfg).clone(),
+        _inverse(landmarks, cfg),
         torch.full((batch, n, heads, m), -torch.inf, dtype=acc, device=device),
         *window.empty(cfg, batch, acc, device),
     )
@@ -147,7 +147,8 @@ def due(before: Tensor, plan: Schedule, cfg: AttentionConfig) -> Tensor:
 
 
 def _inverse(landmarks: Tensor, cfg: AttentionConfig) -> Tensor:
-    return gamma_pinv(tilde(landmarks, 0), tilde(landmarks, 1), cfg)
+    # Laid out as a file would give it back: a product rounds differently for a transposed factor.
+    return gamma_pinv(tilde(landmarks, 0), tilde(landmarks, 1), cfg).contiguous()
 
 
 def _ring_logits(q_tilde: Tensor, ring_key: Tensor, count: Tensor, cfg: AttentionConfig) -> Tensor:
@@ -180,7 +181,9 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
         part_sum = part_sum.scatter(-2, rows[..., None].expand_as(parts.mass), parts.mass)
         return _inverse(landmarks, cfg), ring_logit, part_max, part_sum
 
-    changed = (state.gamma_pinv, state.ring_logit, state.part_max, state.part_sum)
+    # Named here: torch.compile mixes up operands of torch.cond that get their first name inside a branch.
+    inverse, ring_logit, part_max, part_sum = state.gamma_pinv, state.ring_logit, state.part_max, state.part_sum
+    changed = (inverse, ring_logit, part_max, part_sum)
     given = (state.landmarks, state.ring_key, state.ring_value, state.time)
     if torch.compiler.is_compiling():
 

@@ -10,12 +10,10 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nystream.config import AttentionConfig
 from nystream.ops import parallel, ring
+from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
-
-# So many scores are formed at a time when a long piece attends exactly.
-SCORES = 1 << 25
 
 
 class Fixed(NamedTuple):
@@ -50,7 +48,7 @@ def low_rank(
     """B_φ Γ† Δ_φ V; `mask` [B, 1, 1, n] marks the keys that exist."""
     logit = accumulate(q_tilde) @ accumulate(k).mT * cfg.scale  # [B, H, m, n]
     if mask is not None:
-        logit = logit.masked_fill(~mask, -torch.inf)
+        logit = logit.masked_fill(~mask, FLOOR)  # finite, so that a window without tokens gives no NaN
     return (weights(q, k_tilde, inverse, cfg) @ (logit.softmax(-1) @ accumulate(v))).to(v.dtype)
 
 
@@ -102,7 +100,7 @@ def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Ti
     bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
     key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
     scores = q.shape[0] * q.shape[1] * 2 * n  # for one query of a block of n
-    block = min(length, r * -(-min(max(n, 16), max(16, SCORES // scores)) // r))
+    block = min(length, r * -(-min(max(n, 16), max(16, parallel.AT_ONCE // scores)) // r))
     count = -(-length // block)
     rear = count * block - length
     places = torch.arange(count, device=device)[:, None] * block + torch.arange(n + block, device=device)
@@ -111,7 +109,7 @@ def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Ti
     )
     queries = pad(q, (0, 0, 0, rear)).unflatten(2, (count, block)).transpose(1, 2)  # [B, count, H, block, D]
     outs = []
-    piece = max(1, SCORES // (scores * block))
+    piece = max(1, parallel.AT_ONCE // (scores * block))
     for at in range(0, count, piece):
         some = slice(at, at + piece)
         span = places[some].clamp(max=n + length - 1)

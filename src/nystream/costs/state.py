@@ -1,0 +1,53 @@
+"""Bytes of the state that the library keeps for one stream: what is stored, not what a formula of the paper asks for.
+
+With n the window, d the width, h the heads, m the landmarks and S the partials of the window, in numbers:
+
+    full, nystrom, nystrom-fixed   3nd tokens
+    co-full-single                 2nd tokens
+    co-full-retro                  3nd tokens,  n(d + 5h) sums
+    co-fixed-single                 nd tokens,  nhm + S m(d + 2h) sums
+    co-fixed-retro                  nd tokens, 2nhm + S m(d + 2h) sums
+    co-cont-single                 2nd tokens,  nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
+    co-cont-retro                  3nd tokens, 3nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
+
+Tokens are kept in the dtype of the model, sums in float32 at least. S is 0 for "recompute", 1 for "subtract" and
+4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2), rounded. 8 bytes hold the time.
+"""
+
+from nystream.costs.flops import check_arguments
+
+_TOKENS = {"co-full-single": 2, "co-fixed-single": 1, "co-fixed-retro": 1, "co-cont-single": 2}
+_LOGITS = {"co-fixed-single": 1, "co-fixed-retro": 2, "co-cont-single": 1, "co-cont-retro": 3}
+
+
+def partials(groups: int, form: str) -> int:
+    """S: how many partial sums a window of so many groups keeps."""
+    if form == "partials":
+        segments = max(2, round(groups**0.5 / 2))
+        return 4 + segments + -(-groups // segments)
+    return 1 if form == "subtract" else 0
+
+
+def state_bytes(
+    variant: str,
+    n: int,
+    d: int,
+    m: int | None = None,
+    heads: int = 1,
+    *,
+    update_size: int = 1,
+    form: str = "recompute",
+    token_bytes: int = 4,
+    sum_bytes: int = 4,
+) -> int:
+    """Bytes of one stream's state; `form` is `AttentionConfig.form`."""
+    n, d, landmarks = check_arguments(variant, n, d, m)
+    tokens, sums = _TOKENS.get(variant, 3) * n * d, 0
+    if variant == "co-full-retro":
+        sums = n * (d + 5 * heads)
+    elif variant in _LOGITS:
+        sums = _LOGITS[variant] * n * heads * landmarks
+        sums += partials(n // update_size, form) * landmarks * (d + 2 * heads)
+        if variant.startswith("co-cont"):
+            sums += 2 * d * (landmarks + 1) + heads * landmarks**2
+    return 8 + tokens * token_bytes + sums * sum_bytes

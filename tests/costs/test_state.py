@@ -1,0 +1,35 @@
+"""The memory of a stream is what the documented formula says, to the byte."""
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream.config import NO_SUMS, SUMS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(("window", "landmarks", "update_size"), [(1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1)])
+@pytest.mark.parametrize("variant", ns.VARIANTS)
+def test_bytes_of_a_state(variant, window, landmarks, update_size, dtype):
+    for sums in SUMS.get(variant, NO_SUMS):
+        cfg = ns.AttentionConfig(variant, 24, 4, window, landmarks, update_size=update_size, sums=sums)
+        attn = ns.MultiheadAttention(cfg, dtype=dtype)
+        expected = ns.costs.state_bytes(
+            variant,
+            window,
+            24,
+            landmarks,
+            4,
+            update_size=update_size,
+            form=cfg.form,
+            token_bytes=dtype.itemsize,
+            sum_bytes=max(dtype.itemsize, 4),
+        )
+        assert ns.state.nbytes(attn.init_state(1)) == expected
+        assert ns.state.nbytes(attn.init_state(3)) == 3 * expected
+
+
+def test_memory_grows_with_the_window_though_work_does_not():
+    short, long = (ns.costs.state_bytes("co-fixed-single", n, 512, 16, 8, form="partials") for n in (1024, 16384))
+    assert 8 < long / short < 16  # n (m h + d) for what will leave the window, and partials of the order of √n
+    assert ns.costs.flops("co-fixed-single", 1024, 512, 16) == ns.costs.flops("co-fixed-single", 16384, 512, 16)

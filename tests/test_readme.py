@@ -1,0 +1,55 @@
+"""The examples of the documentation run, and print what they say they print."""
+
+import contextlib
+import doctest
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nystream
+from nystream.layers import attention
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_print_what_follows_them(page):
+    for example in EXAMPLE.finditer(page.read_text()):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(example["code"], page.name, "exec"), {})
+        assert out.getvalue().strip() == example["output"].strip()
+
+
+def test_the_readme_has_an_example():
+    assert EXAMPLE.search(PAGES[0].read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page):
+    for name in re.findall(r"`((?:ops|layers|tests|benchmarks|costs)/[\w/.-]+\.py)`", page.read_text()):
+        inside = ROOT if name.startswith(("tests", "benchmarks")) else ROOT / "src" / "nystream"
+        assert (inside / name).exists(), name
+
+
+@pytest.mark.parametrize("module", [nystream, attention], ids=lambda module: module.__name__)
+def test_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_numbers_are_those_of_the_results():
+    done = subprocess.run([sys.executable, ROOT / "docs" / "render.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
