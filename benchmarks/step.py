@@ -1,6 +1,6 @@
 """How long a step takes: against the window, over its phases, and in a loop against `steps`.
 
-    python benchmarks/step.py            # all of it, about four minutes on two cores
+    python benchmarks/step.py            # all of it, five to ten minutes on two cores
     python benchmarks/step.py window     # or some parts: window, forms, phases, steps
 
 window   co-fixed-single, in place: n = 16,384 against n = 128. The cost is free of n, so the ratio must stay near 1.
@@ -8,7 +8,8 @@ forms    sums="recompute" against "partials" over n: from where on partials are 
 phases   sums="partials": the median step of every phase of a cycle. Work is bounded, so no phase stands out.
 steps    `steps` over 4,096 tokens against a loop over `step(inplace=True)`.
 
-One thread, medians of interleaved runs: the ratios can be trusted further than the times.
+One thread, but for `steps`, which is timed with all cores too; medians of interleaved runs: the ratios can be trusted
+further than the times.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby, pairwise, product
 from math import exp, log
 from statistics import median, quantiles
@@ -28,7 +30,7 @@ from _common import build, interleaved, write_results
 from nystream import state as states
 
 WINDOW_LIMIT, STEPS_LIMIT = 1.3, 20.0
-SMALL, LARGE = (192, 16, 4), (512, 8, 16)  # d, heads, m
+SMALL, LARGE, WIDE = (192, 16, 4), (512, 8, 16), (1024, 8, 16)  # d, heads, m
 
 
 def filled(attn: Any, tokens: int, batch: int) -> Any:
@@ -70,7 +72,7 @@ def forms() -> dict[str, Any]:
     cases = [("co-fixed-single", *SMALL), ("co-fixed-single", *LARGE), ("co-cont-single", *SMALL)]
     for variant, d, heads, m in cases:
         for batch, n in product((1, 64), (32, 64, 120, 128, 256, 512, 1024, 4096)):
-            if batch * n * d > 1 << 24:
+            if batch * n * d > 1 << 23:
                 continue  # seconds a round, and the answer is plain by then
             took = form_times(variant, n, d, heads, m, batch)
             ratio = took["partials"] / took["recompute"]
@@ -107,7 +109,7 @@ def crossovers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def form_times(variant: str, n: int, d: int, heads: int, m: int, batch: int) -> dict[str, float]:
     """Seconds a step of both forms; the mix of ordinary steps and renewals for continual landmarks."""
     modules = {form: build(variant, n, d, heads, m, sums=form) for form in ("recompute", "partials")}
-    rounds, block = (6, 2) if batch * n * d > 1 << 22 else (20, 8) if batch > 1 else (40, 10)
+    rounds, block = (5, 2) if batch * n * d > 1 << 21 else (20, 8) if batch > 1 else (40, 10)
     if variant == "co-fixed-single":
         return interleaved({form: stepper(attn, batch) for form, attn in modules.items()}, rounds, block)
     # With a full window: the next token completes a segment, or it does not.
@@ -151,43 +153,52 @@ def phases() -> list[dict[str, Any]]:
 
 
 def steps() -> list[dict[str, Any]]:
-    rows, length, threads = [], 4096, torch.get_num_threads()
-    print(f"`steps` over {length:,} tokens against a loop over step(inplace=True); the ratio must be {STEPS_LIMIT:.0f}")
-    print(f"  {'variant':<16} {'n/d/heads/m':<12} threads     loop       steps  ratio")
-    for variant in ("co-fixed-single", "co-cont-single", "co-full-single"):
-        for n, d, heads, m in ((120, 192, 16, 4), (64, 1024, 8, 16)):
-            for number in sorted({threads, os.cpu_count() or 1}):
-                torch.set_num_threads(number)
-                took = loop_and_steps(build(variant, n, d, heads, m), length)
-                ratio = took["loop"] / took["steps"]
-                rows.append({"variant": variant, "n": n, "d": d, "heads": heads, "m": m, "tokens": length})
-                rows[-1] |= {"threads": number, "loop_seconds": took["loop"], "steps_seconds": took["steps"]}
-                rows[-1] |= {"ratio": ratio, "limit": STEPS_LIMIT}
-                print(
-                    f"  {variant:<16} {f'{n}/{d}/{heads}/{m}':<12} {number:>7} {took['loop']:>6.2f} s "
-                    f"{took['steps'] * 1e3:>8.1f} ms {ratio:>6.1f}",
-                    flush=True,
-                )
-    torch.set_num_threads(threads)
+    rows, length, cores = [], 4096, os.cpu_count() or 1
+    print(f"`steps` over {length:,} tokens, with one thread and {cores}, against a loop over step(inplace=True)")
+    print(f"  {'variant':<16} {'n/d/heads/m':<12}     loop   steps, 1 thread   {f'{cores} threads':>12}")
+    sizes = ((120, *SMALL), (64, *WIDE))
+    for variant, (n, d, heads, m) in product(("co-fixed-single", "co-cont-single", "co-full-single"), sizes):
+        took = loop_and_steps(build(variant, n, d, heads, m), length, cores)
+        one, many = took["loop"] / took["one"], took["loop"] / took["many"]
+        row = {"variant": variant, "n": n, "d": d, "heads": heads, "m": m, "tokens": length, "threads": cores}
+        row |= {"loop_seconds": took["loop"], "steps_seconds": took["many"], "ratio": many}
+        row |= {"steps_seconds_one_thread": took["one"], "ratio_one_thread": one}
+        if (variant, n) == ("co-fixed-single", 120):
+            row["limit"] = STEPS_LIMIT
+        rows.append(row)
+        print(
+            f"  {variant:<16} {f'{n}/{d}/{heads}/{m}':<12} {took['loop']:>6.2f} s "
+            f"{took['one'] * 1e3:>7.0f} ms ({one:>4.1f} x) {took['many'] * 1e3:>7.0f} ms ({many:>4.1f} x)"
+            + (f", at least {STEPS_LIMIT:.0f}" if "limit" in row else ""),
+            flush=True,
+        )
     print()
     return rows
 
 
-def loop_and_steps(attn: Any, length: int) -> dict[str, float]:
-    """Seconds for so many tokens. The loop is timed in pieces of four windows, to last about as long as `steps`:
+def loop_and_steps(attn: Any, length: int, cores: int) -> dict[str, float]:
+    """Seconds for so many tokens: a loop, and `steps` with one thread and with many.
 
-    a busy machine interrupts long runs more often than short ones.
+    The loop has one thread, at which it is fastest: a step is too small to share. It is timed in pieces of four
+    windows, to last about as long as `steps`: a busy machine interrupts long runs more often than short ones.
     """
     x, piece = torch.randn(1, length, attn.config.embed_dim), 4 * attn.config.window
     held = attn.init_state(1)
 
     def loop() -> None:
         nonlocal held
+        torch.set_num_threads(1)
         for t in range(piece):
             _, held = attn.step(x[:, t], held, inplace=True)
 
-    took = interleaved({"loop": loop, "steps": lambda: attn.steps(x, attn.init_state(1))}, rounds=15)
-    return {"loop": took["loop"] * length / piece, "steps": took["steps"]}
+    def at_once(threads: int) -> None:
+        torch.set_num_threads(threads)
+        attn.steps(x, attn.init_state(1))
+
+    jobs = {"loop": loop, "one": partial(at_once, 1), "many": partial(at_once, cores)}
+    took = interleaved(jobs, rounds=9)
+    torch.set_num_threads(1)
+    return took | {"loop": took["loop"] * length / piece}
 
 
 PARTS: dict[str, Callable[[], Any]] = {"window": window, "forms": forms, "phases": phases, "steps": steps}
@@ -196,12 +207,11 @@ PARTS: dict[str, Callable[[], Any]] = {"window": window, "forms": forms, "phases
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; all of them unless told")
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads; a step is too small to share")
     args = parser.parse_args()
     unknown = set(args.parts) - set(PARTS)
     if unknown:
         parser.error(f"parts {', '.join(sorted(unknown))} are not known; there are {', '.join(PARTS)}")
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     with torch.inference_mode():
         figures = {name: PARTS[name]() for name in args.parts or PARTS}
     if args.parts and set(args.parts) != set(PARTS):

@@ -113,8 +113,9 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
         )
     for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
         if leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
+            rows = leaf.shape[0] if batch_size is None else batch_size
             raise ValueError(
-                f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, leaf.shape[0] if batch_size is None else batch_size)}; "
+                f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, rows)}; "
                 f"the state belongs to another config"
             )
         if batch_size is not None and leaf.shape[0] != batch_size:
@@ -186,10 +187,8 @@ def _names(state: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _describe(x: Tensor, rows: int | None = None) -> str:
-    shape = list(x.shape)
-    if rows is not None:
-        shape[0] = rows
-    return f"{str(x.dtype).removeprefix('torch.')}{shape}"
+    batch = x.shape[0] if rows is None else rows
+    return f"{str(x.dtype).removeprefix('torch.')}{[batch, *x.shape[1:]]}"
 
 
 def _differences(metadata: dict[str, str], owner: Stateful) -> str:

@@ -32,17 +32,12 @@ def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     weight [B, T, H, m]; logit [B, n + T, H, m] and value [B, n + T, H, D] on the extended axis, −inf where void.
     Returns [B, T, H, D]. A token that is not finite makes the windows that hold it NaN, and no others.
     """
-    finite = (
-        logit.isnan().logical_not().all(-1) & (logit < torch.inf).all(-1) & value.isfinite().all(-1)
-    )  # [B, n + T, H]
-    out = _chunked(
-        weight,
-        logit.masked_fill(~finite[..., None], -torch.inf),
-        value.masked_fill(~finite[..., None], 0.0),
-        n,
-        r,
-        when,
-    )
+    # A logit of −inf marks a void token; one that is NaN is not below +inf either.
+    finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
+    if not torch.compiler.is_compiling() and bool(finite.all()):
+        return _chunked(weight, logit, value, n, r, when)
+    logit, value = logit.masked_fill(~finite[..., None], -torch.inf), value.masked_fill(~finite[..., None], 0.0)
+    out = _chunked(weight, logit, value, n, r, when)
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
@@ -88,7 +83,7 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
             hidden = opened[:, some] >= base[some, None]  # the stream opens inside the query's own chunk
             top = shared.top[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
             part = Partial(top, shared.mass[:, some])
-        edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2)  # [B, ., H, m, E]
+        edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
         edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
         outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
     return torch.cat(outs, 1).transpose(2, 3).flatten(1, 2)[:, :length]

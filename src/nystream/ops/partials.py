@@ -40,7 +40,7 @@ def of_tokens(logit: Tensor, value: Tensor) -> Partial:
     """
     # The result does not depend on c, so no gradient need flow through it.
     top = logit.detach().amax(-2).clamp(min=FLOOR)
-    weight = (logit - top.unsqueeze(-2)).exp()
+    weight = (logit - top.unsqueeze(-2)).exp_()
     return Partial(top, weight.mT @ with_ones(value))
 
 
@@ -90,12 +90,15 @@ def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, 
     weight [..., Q, m], shared (top [..., 1 or Q, m], mass [..., m, D + 1]) or None, logit [..., m, E],
     seen [..., Q, E], value [..., E, D] -> [..., Q, D]. A query from which `shared` is hidden has a top of FLOOR.
     """
-    edge = logit.unsqueeze(-3).masked_fill(~seen.unsqueeze(-2), -torch.inf)  # [..., Q, m, E]
+    hidden = torch.zeros(seen.shape, dtype=logit.dtype, device=logit.device).masked_fill_(~seen, -torch.inf)
+    # Landmarks and edges as one dimension: the innermost loop is then long enough to be fast.
+    hidden = hidden.unsqueeze(-2).expand(*seen.shape[:-1], *logit.shape[-2:]).flatten(-2)
+    edge = (logit.flatten(-2).unsqueeze(-2) + hidden).unflatten(-1, logit.shape[-2:])  # [..., Q, m, E]
     top = edge.detach().amax(-1)
     if shared is not None:
         top = torch.maximum(top, shared.top)
     top = top.clamp(min=FLOOR)  # [..., Q, m]
-    share = (edge - top.unsqueeze(-1)).exp()
+    share = edge.sub_(top.unsqueeze(-1)).exp_()  # in place: this is the largest array of all
     total = share.sum(-1)
     if shared is not None:
         rescale = (shared.top - top).exp()

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
+from nystream.ops.pinv import RTOL
 
 
 def attend(
@@ -74,7 +75,7 @@ def inverse(cfg: AttentionConfig, gamma: Tensor) -> Tensor:
     if cfg.pinv == "ridge":
         return torch.linalg.inv(gamma.mT @ gamma + cfg.pinv_ridge**2 * identity) @ gamma.mT
     if cfg.pinv == "exact":
-        return torch.linalg.pinv(gamma, rtol=1e-10)
+        return torch.linalg.pinv(gamma, rtol=RTOL)
     rows, columns = gamma.sum(-1).amax(-1), gamma.sum(-2).amax(-1)
     z = gamma.mT / (rows * columns)[..., None, None]
     for _ in range(cfg.pinv_iters):
