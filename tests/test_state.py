@@ -265,3 +265,8 @@ def test_states_of_different_modules_are_not_stacked():
         states.stack([build("co-cont-single").init_state(1), build("full").init_state(1)])
     with pytest.raises(ValueError, match=r"state\.ring_key is float32\[1, .* needs float64\[1, "):
         states.stack([build("co-cont-single").init_state(1), build("co-cont-single", torch.float32).init_state(1)])
+
+
+def test_one_state_alone_is_not_a_list_of_states():
+    with pytest.raises(TypeError, match=r"states is one state, but stack needs a list of them"):
+        states.stack(build("full").init_state(1))

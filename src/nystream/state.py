@@ -74,6 +74,8 @@ def to(state: S, device: torch.device | str) -> S:
 
 def stack(states: Iterable[S]) -> S:
     """One state whose batch is all of theirs, in order."""
+    if is_state(states):
+        raise TypeError("states is one state, but stack needs a list of them")
     states = list(states)
     if not states:
         raise ValueError("states is empty; stack needs at least one state")
@@ -116,7 +118,7 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
             rows = leaf.shape[0] if batch_size is None else batch_size
             raise ValueError(
                 f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, rows)}; "
-                f"the state belongs to another config"
+                f"the state belongs to another config or dtype"
             )
         if batch_size is not None and leaf.shape[0] != batch_size:
             raise ValueError(f"state.{name} has {leaf.shape[0]} rows, but x has {batch_size}; they must be the same")

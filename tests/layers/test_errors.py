@@ -214,3 +214,15 @@ def test_a_refused_call_leaves_the_state_as_it_was(attn):
         with pytest.raises((ValueError, RuntimeError)):
             call()
     assert all(torch.equal(leaf, before) for leaf, before in zip(state, kept, strict=True))
+
+
+@pytest.mark.parametrize("config", ["co-cont-single", None, 3])
+def test_a_config_of_another_type_is_refused(config):
+    with pytest.raises(TypeError, match=r"config is a .*, but must be an AttentionConfig"):
+        ns.MultiheadAttention(config)
+
+
+def test_landmarks_must_be_tensors(build):
+    attn = build("co-fixed-single", fit=False)
+    with pytest.raises(TypeError, match=r"q_tilde is a list, but must be a torch\.Tensor"):
+        attn.set_landmarks([[[0.0]]], torch.zeros(2, 3, 4))

@@ -20,6 +20,9 @@ _TOKENS = {"co-full-single": 2, "co-fixed-single": 1, "co-fixed-retro": 1, "co-c
 _LOGITS = {"co-fixed-single": 1, "co-fixed-retro": 2, "co-cont-single": 1, "co-cont-retro": 3}
 
 
+FORMS = ("recompute", "partials", "subtract", "auto")
+
+
 def partials(groups: int, form: str) -> int:
     """S: how many partial sums a window of so many groups keeps."""
     if form == "partials":
@@ -40,8 +43,10 @@ def state_bytes(
     token_bytes: int = 4,
     sum_bytes: int = 4,
 ) -> int:
-    """Bytes of one stream's state; `form` is `AttentionConfig.form`."""
+    """Bytes of one stream's state. d is the width of all heads; `form` is `AttentionConfig.form`."""
     n, d, landmarks = check_arguments(variant, n, d, m)
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, as AttentionConfig.form gives it, got {form!r}")
     tokens, sums = _TOKENS.get(variant, 3) * n * d, 0
     if variant == "co-full-retro":
         sums = n * (d + 5 * heads)

@@ -65,6 +65,8 @@ class MultiheadAttention(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(config, AttentionConfig):
+            raise TypeError(f"config is a {type(config).__name__}, but must be an AttentionConfig")
         self.config = config
         width = config.embed_dim
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
@@ -139,7 +141,8 @@ class MultiheadAttention(nn.Module):
             x: [B, E], or [B, r, E].
             state: from `init_state`, `step` or `steps`. It stays as it was, unless `inplace`.
             key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
-            inplace: write into `state` instead of a copy of it. Its cost is then free of n; use the returned one.
+            inplace: write into `state` instead of a copy of it; use the returned one. No copy of the rings is made, and
+                no graph is recorded, so that a stream can run for ever.
 
         Returns:
             The output, shaped as `x` for single output and [B, n, E], oldest first, for the others; the new state.
@@ -148,12 +151,13 @@ class MultiheadAttention(nn.Module):
         checks.group(x, cfg)
         self._check_stream(x, state)
         flat = x.dim() == 2
-        q, k, v = self._project([y.unsqueeze(1) if flat else y for y in self._inputs(x, key, value)])
-        with _full_precision(x):
-            out, new = self._ops.step(q, k, v, state if inplace else states.clone(state), cfg, self._fixed())
+        inputs = [y.unsqueeze(1) if flat else y for y in self._inputs(x, key, value)]
         if inplace:
-            new = states.map_state(lambda held, leaf: held if held is leaf else held.copy_(leaf), state, new)
-        y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
+            with torch.no_grad():
+                y, new = self._step(inputs, state)
+                new = states.map_state(lambda held, leaf: held if held is leaf else held.copy_(leaf), state, new)
+        else:
+            y, new = self._step(inputs, states.clone(state))
         return (y[:, 0] if flat and cfg.single else y), new
 
     def steps(
@@ -209,6 +213,7 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f"variant {cfg.variant!r} has no fixed landmarks to set; the fixed variants have")
         shape = (cfg.num_heads, cfg.m, cfg.head_dim)
         for name, landmarks in (("q_tilde", q_tilde), ("k_tilde", k_tilde)):
+            checks.tensor(name, landmarks)
             if tuple(landmarks.shape) != shape:
                 raise ValueError(
                     f"{name} is {list(landmarks.shape)}, but must be {list(shape)} (heads, landmarks, width)"
@@ -229,7 +234,8 @@ class MultiheadAttention(nn.Module):
         if x.shape[1] != cfg.window:
             raise ValueError(f"x has {x.shape[1]} tokens, but the factors are those of a full window of {cfg.window}")
         q, k, _ = self._project(self._inputs(x, key, None))
-        return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
+        with _full_precision(x):
+            return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
 
     @property
     def _ops(self) -> ModuleType:
@@ -264,6 +270,14 @@ class MultiheadAttention(nn.Module):
         projected = (layer(y).to(dtype) for layer, y in zip(layers, inputs, strict=True))
         return [y.unflatten(-1, heads).transpose(1, 2) for y in projected]
 
+    def _step(self, inputs: list[Tensor], state: Any) -> tuple[Tensor, Any]:
+        """`step`, into the state that is given."""
+        cfg = self.config
+        q, k, v = self._project(inputs)
+        with _full_precision(q):
+            out, new = self._ops.step(q, k, v, state, cfg, self._fixed())
+        return self._output(out, None if cfg.single else new.time.clamp(max=cfg.window)), new
+
     def _output(self, out: Tensor, lengths: Tensor | None) -> Tensor:
         """[B, H, rows, D] -> [B, rows, E]; places without a token stay zero, bias or not."""
         y = self.out_proj(out.transpose(1, 2).flatten(2))
@@ -278,12 +292,18 @@ class MultiheadAttention(nn.Module):
         landmarks = (self.q_tilde, self.k_tilde)
         if any(now is not then for now, then in zip(landmarks, self._derived_from, strict=True)):
             return Fixed(*landmarks, self._inverse())  # lent by torch.func.functional_call, and differentiable
+        if not torch.compiler.is_compiling() and self._versions() != self._derived_at:
+            self._derive()  # the landmarks were written to in place
         if not self._ready:
             raise RuntimeError(
                 f"variant {self.config.variant!r} has no landmarks yet; "
                 f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
             )
         return Fixed(*landmarks, self.gamma_pinv)
+
+    def _versions(self) -> list[int]:
+        """How often the landmarks were written to; inference tensors do not say."""
+        return [0 if x.is_inference() else x._version for x in (self.q_tilde, self.k_tilde)]
 
     def _inverse(self) -> Tensor:
         """Γ† of the landmarks: computed in float64, kept at the accumulator's precision."""
@@ -294,7 +314,8 @@ class MultiheadAttention(nn.Module):
         """Γ† once, for as long as the landmarks stay what they are."""
         self._derived_from = (self.q_tilde, self.k_tilde)
         self._ready = not self.q_tilde.is_meta and all(bool(x.isfinite().all()) for x in self._derived_from)
-        with torch.no_grad():
+        self._derived_at = self._versions()
+        with torch.inference_mode(False), torch.no_grad():
             self.gamma_pinv = self._inverse()
 
     def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:

@@ -34,7 +34,7 @@ def piece(x: Tensor, cfg: AttentionConfig) -> None:
 
 def group(x: Tensor, cfg: AttentionConfig) -> None:
     """`x` of `step`: [B, E], or [B, r, E]."""
-    _tensor("x", x)
+    tensor("x", x)
     r, width = cfg.update_size, cfg.embed_dim
     need = f"[B, {width}] or [B, 1, {width}]" if r == 1 else f"[B, {r}, {width}]"
     fits = x.shape[-1:] == (width,) and ((x.dim() == 2 and r == 1) or (x.dim() == 3 and x.shape[1] == r))
@@ -44,7 +44,7 @@ def group(x: Tensor, cfg: AttentionConfig) -> None:
 
 def companion(name: str, other: Tensor, x: Tensor) -> None:
     """`key` or `value`: of the same shape as `x`."""
-    _tensor(name, other)
+    tensor(name, other)
     if other.shape != x.shape:
         raise ValueError(f"{name} is {list(other.shape)}, but x is {list(x.shape)}; they must have the same shape")
     if other.dtype != x.dtype:
@@ -53,7 +53,7 @@ def companion(name: str, other: Tensor, x: Tensor) -> None:
 
 def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionConfig) -> None:
     """`lengths`: whole numbers [B] between 0 and `most`, in whole groups."""
-    _tensor(name, counts)
+    tensor(name, counts)
     # Not the shorter integers: n − lengths would wrap in them.
     if counts.dtype not in (torch.int64, torch.int32) or counts.shape != (batch,):
         raise ValueError(
@@ -70,7 +70,7 @@ def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionC
 
 def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
     """`reset`: bool [B, T], True only where a group starts."""
-    _tensor("reset", reset)
+    tensor("reset", reset)
     if reset.dtype != torch.bool or reset.shape != x.shape[:2]:
         raise ValueError(
             f"reset is {reset.dtype} {list(reset.shape)}, but must be bool {list(x.shape[:2])}, one a token"
@@ -93,7 +93,7 @@ def dtype(x: Tensor, weight: Tensor) -> None:
 
 def mask(attn_mask: Tensor, x: Tensor, lengths: Tensor | None, cfg: AttentionConfig) -> None:
     """`attn_mask` of `forward`: only `full` can honour one."""
-    _tensor("attn_mask", attn_mask)
+    tensor("attn_mask", attn_mask)
     if cfg.variant != "full":
         why = "the n x n weights are never formed" if cfg.low_rank else "a stream has no use for it"
         raise ValueError(
@@ -110,13 +110,13 @@ def mask(attn_mask: Tensor, x: Tensor, lengths: Tensor | None, cfg: AttentionCon
         raise ValueError("attn_mask= needs a full window, without lengths=")
 
 
-def _tensor(name: str, x: object) -> None:
+def tensor(name: str, x: object) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}, but must be a torch.Tensor")
 
 
 def _sequence(name: str, x: Tensor, cfg: AttentionConfig) -> None:
-    _tensor(name, x)
+    tensor(name, x)
     if x.dim() != 3 or x.shape[-1] != cfg.embed_dim:
         raise ValueError(f"{name} is {list(x.shape)}, but must be [B, T, {cfg.embed_dim}] (batch, tokens, embed_dim)")
     if x.shape[0] == 0 or x.shape[1] == 0:

@@ -14,7 +14,8 @@ identity slot and void writes go to a trash slot: no branch, no mask, and rows o
 Slots: 0 identity, 1 trash, 2 and 3 the two middles, then K segment totals, then L suffixes, L the longest segment.
 One set of suffix slots is enough: those read and those being built grow from opposite ends, in turn.
 
-Cost of a push and a read: 7 m (d + 1) multiply-adds for r = 1; state: (4 + K + L) m (d + 1) numbers, K about √N / 2.
+Cost of a push and a read: 12 m (d + 1) multiplications for r = 1: two new triples, three combines of two and one of
+four. State: (4 + K + L) m (d + 2) numbers a head, K about √N / 2.
 Needs N >= 2 and K − 2 <= ⌊N / K⌋.
 """
 

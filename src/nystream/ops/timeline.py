@@ -37,5 +37,5 @@ def timeline(count: Tensor, length: int, r: int, lengths: Tensor | None, reset: 
         time = torch.where(opened >= 0, places - opened + 1, time)
     if lengths is None:
         lengths = torch.full_like(count, length)
-    last = time.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0] if length else count
+    last = time.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
     return Timeline(time, time + r - 1 - places % r, lengths, torch.where(lengths > 0, last, count))

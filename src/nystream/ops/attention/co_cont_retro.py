@@ -5,8 +5,8 @@
 Between renewals the rows of B_φ Γ† are reused and only the newest is computed. A renewal adds one column to B,
 exp(Q k̃_new), after which all rows are normalised and multiplied by the new Γ†.
 
-Cost: n d m + about 10 d m + m² a step, and 2 n d + n m² + d m² + 4 m³ an iteration at a renewal. State: as
-`co_cont_single`, and n (d + 2m) numbers for the queries, their logits and the rows of B_φ Γ†.
+Cost: n d m a step more than `co_cont_single`, and n d + h n m² more at a renewal. State: as `co_cont_single`, and
+n (d + 2 h m) numbers for the queries, their logits and the rows of B_φ Γ†.
 """
 
 from __future__ import annotations

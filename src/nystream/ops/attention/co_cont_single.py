@@ -6,8 +6,9 @@ Q̃ and K̃ are means over segments. Every n/m tokens a segment is complete: its
 landmark's row of Δ_φ V is summed over the window (n d), and Γ† is computed again. In between a step costs what it
 costs with fixed landmarks. While the window is not full there are no landmarks yet, and attention is exact.
 
-Cost: about 10 d m + m² a step, and n d + d m² + 4 m³ an iteration at a renewal. State: n (2d + m) numbers for the
-window, 2 d m + 2 d + h m² for the landmarks and their inverse, and the partials.
+Cost: 18 d m + h m² a step with `partials`, d the width of all h heads, and 4 n d + d m² + 4 h m³ an iteration at a
+renewal; about n d m a step with `recompute`. State: n (2d + h m) numbers for the window, 2 d m + 2 d + h m² for the
+landmarks and their inverse, and the partials.
 """
 
 from __future__ import annotations

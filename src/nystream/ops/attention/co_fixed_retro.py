@@ -3,7 +3,8 @@
     Att = [(B_φ Γ†)_mem ; (β_φ)_new Γ†] · Δ_φ V
 
 Rows of B_φ Γ† never change while they are in the window: each is computed once, when its token arrives. (The paper's
-equation lacks Γ† on the new row.) Cost: n d m + about 10 d m + m² a step. State: n (2m + d) numbers and the partials.
+equation lacks Γ† on the new row.) Cost: n d m a step more than `co_fixed_single`. State: n (2 h m + d) numbers and the
+partials.
 """
 
 from __future__ import annotations

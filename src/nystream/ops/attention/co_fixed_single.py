@@ -4,7 +4,8 @@
 
 Δ_φ V slides with the window (`ops.window`): what enters is combined in, what leaves is never subtracted.
 
-Cost: about 10 d m + m² a step. State: n (m + d) numbers for what will leave the window, and the partials.
+Cost: 16 d m + h m² a step with `partials`, d the width of all h heads; about n d m with `recompute`. State: n (h m + d)
+numbers for what will leave the window, and the partials.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ A step keeps rings of q, k and v and recomputes the window. Cost: 2 n² d a step
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -53,15 +54,20 @@ def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: tor
 def step(
     q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None = None
 ) -> tuple[Tensor, RingState]:
-    state = push(q, k, v, state)
-    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+    return recompute(forward, push(q, k, v, state), cfg, fixed)
 
 
 def steps(
     q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
 ) -> tuple[Tensor, RingState]:
-    state = roll_on(q, k, v, state, when)
-    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+    return recompute(forward, roll_on(q, k, v, state, when), cfg, fixed)
+
+
+def recompute(
+    attend: Callable[..., Tensor], state: RingState, cfg: AttentionConfig, fixed: Fixed | None
+) -> tuple[Tensor, RingState]:
+    """The `forward` of a plain variant over what is in the rings."""
+    return attend(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
 
 
 def push(q: Tensor, k: Tensor, v: Tensor, state: RingState) -> RingState:

@@ -2,7 +2,7 @@
 
     Att = softmax(Q K̃ᵀ / √d) · Γ† · softmax(Q̃ Kᵀ / √d) V,   Γ† computed once
 
-A step keeps rings of q, k and v and recomputes the window. Cost: 4 n d m + n m². State: 3 n d numbers.
+A step keeps rings of q, k and v and recomputes the window. Cost: 4 n d m + h n m². State: 3 n d numbers.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops.attention.common import Fixed, exists, low_rank, zero_void
-from nystream.ops.attention.full import RingState, init_state, push, roll_on, window
+from nystream.ops.attention.full import RingState, init_state, push, recompute, roll_on
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
 
-__all__ = ["RingState", "factors", "forward", "init_state", "step", "steps"]
+__all__ = ["RingState", "factors", "forward", "init_state", "newest", "step", "steps"]
 
 
 def forward(
@@ -51,12 +51,10 @@ def factors(q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None) -> 
 def step(
     q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None
 ) -> tuple[Tensor, RingState]:
-    state = push(q, k, v, state)
-    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+    return recompute(forward, push(q, k, v, state), cfg, fixed)
 
 
 def steps(
     q: Tensor, k: Tensor, v: Tensor, state: RingState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
 ) -> tuple[Tensor, RingState]:
-    state = roll_on(q, k, v, state, when)
-    return forward(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
+    return recompute(forward, roll_on(q, k, v, state, when), cfg, fixed)
