@@ -39,7 +39,8 @@ SUMS: dict[str, tuple[str, ...]] = {
 }
 NO_SUMS: tuple[str, ...] = ("auto", "recompute")
 
-# Below this window, reading the rings afresh beats keeping partials in eager torch (benchmarks/step.py measures it).
+# Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
+# stream it does so up to about 1,000 (benchmarks/step.py measures both).
 RECOMPUTE_BELOW = 128
 
 
