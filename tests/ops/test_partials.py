@@ -57,7 +57,7 @@ def test_suffixes(seed, length):
         same(Partial(top[0], mass[0]), partials.of_tokens(logit[i:], value[i:]))
 
 
-@given(st.integers(0, 999), st.sampled_from([1.0, 1e4]))
+@given(st.integers(0, 999), st.sampled_from([1.0, 10.0, 1e4]))
 def test_attend_is_the_weighted_sum_of_means(seed, size):
     shared_logit, shared_value = some(seed, tokens=5, size=size)
     edge_logit, edge_value = some(seed + 1, tokens=4, size=size)
@@ -69,3 +69,17 @@ def test_attend_is_the_weighted_sum_of_means(seed, size):
         logit = torch.cat([shared_logit, edge_logit[seen[q]]])
         value = torch.cat([shared_value, edge_value[seen[q]]])
         torch.testing.assert_close(out[q], weight[q] @ (logit.T.softmax(-1) @ value), rtol=1e-11, atol=1e-11)
+
+
+@given(st.integers(0, 999), st.sampled_from([0.0, 1.0, 12.0]))
+def test_both_ways_to_attend_agree(seed, size):
+    logit, value = some(seed, tokens=6, size=size)
+    part = partials.of_tokens(*some(seed + 1, tokens=5, size=size))
+    weight, seen = torch.randn(4, 3, dtype=torch.float64), torch.rand(4, 6) < 0.5
+    seen[0] = False
+    for shared in (None, Partial(part.top[None], part.mass)):
+        top = logit.amax(0) if shared is None else torch.maximum(logit.amax(0), part.top)
+        close = partials._attend_close(weight, shared, logit.T, seen, value, top)
+        torch.testing.assert_close(
+            close, partials._attend_far(weight, shared, logit.T, seen, value), rtol=1e-9, atol=1e-11
+        )

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops import parallel, partials, ring
+from nystream.ops.attention.common import gamma_pinv, weights
 from nystream.ops.landmarks import Segments
 from nystream.ops.partials import Partial
-from nystream.ops.pinv import pinv
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
 
@@ -127,9 +127,7 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
 def _attend(block: Block, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig) -> Tensor:
     """Some of the generations: [B, g, H, Q, D]."""
     query, q_tilde, k_tilde, edges, middle, start, end = block
-    gamma = (q_tilde @ k_tilde.mT * cfg.scale).softmax(-1)
-    inverse = pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
-    weight = (_take(q, query) @ k_tilde.mT * cfg.scale).softmax(-1) @ inverse  # [B, g, H, Q, m]
+    weight = weights(_take(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
     shared = None
     if middle.shape[-1]:
         part = partials.of_tokens(_take(key, middle) @ q_tilde.mT * cfg.scale, _take(value, middle))

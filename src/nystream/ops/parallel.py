@@ -7,7 +7,8 @@ tokens, is attended to explicitly, with the m landmarks contracted first: no arr
 A stream that starts inside a chunk hides everything before it: a chunk's triple then covers only the tokens of its
 last stream, and a combine drops the older side. That is the operator of a segmented scan, still associative.
 
-Cost a token: 3C (m + d) + (m d / C) (2 + log₂ n/C) multiply-adds, 3C m exponentials.
+Cost a token: about 2C (m + d) + (m d / C) (2 + log₂ n/C) multiply-adds and 2m exponentials; 2C m exponentials in pieces
+whose logits lie far apart.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nystream.ops import partials
 from nystream.ops.partials import FLOOR, Partial
 from nystream.ops.timeline import Timeline
 
-CHUNK = 8
+CHUNK = 16
 
 # So many intermediate numbers are formed at a time; longer pieces and larger batches take turns.
 AT_ONCE = 1 << 24
@@ -34,10 +35,11 @@ def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     """
     # A logit of −inf marks a void token; one that is NaN is not below +inf either.
     finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
-    if not torch.compiler.is_compiling() and bool(finite.all()):
+    there = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
+    if not torch.compiler.is_compiling() and bool(finite.all()) and bool(there.all()):
         return _chunked(weight, logit, value, n, r, when)
-    logit, value = logit.masked_fill(~finite[..., None], -torch.inf), value.masked_fill(~finite[..., None], 0.0)
-    out = _chunked(weight, logit, value, n, r, when)
+    used = (finite & there[..., None])[..., None]
+    out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when)
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 

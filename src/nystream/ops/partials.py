@@ -20,6 +20,9 @@ from torch.nn.functional import pad
 
 FLOOR = -1e30
 
+# Logits that differ by less can share one reference: exp(−60) and its inverse are far from the ends of float32.
+SPREAD = 60.0
+
 
 class Partial(NamedTuple):
     """A softmax-weighted sum in the making."""
@@ -90,10 +93,35 @@ def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, 
     weight [..., Q, m], shared (top [..., 1 or Q, m], mass [..., m, D + 1]) or None, logit [..., m, E],
     seen [..., Q, E], value [..., E, D] -> [..., Q, D]. A query from which `shared` is hidden has a top of FLOOR.
     """
+    top = logit.detach().amax(-1)
+    if shared is not None:
+        top = torch.maximum(top, shared.top.amax(-2))
+    top = top.clamp(min=FLOOR)  # [..., m]
+    low = logit.detach().masked_fill(logit == -torch.inf, torch.inf).amin(-1)
+    if not torch.compiler.is_compiling() and bool((top - low < SPREAD).all()):
+        return _attend_close(weight, shared, logit, seen, value, top)
+    return _attend_far(weight, shared, logit, seen, value)
+
+
+def _attend_close(
+    weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor, top: Tensor
+) -> Tensor:
+    """One exponential for each token: no query's own top is so far below that of the block that sums underflow."""
+    share = (logit - top.unsqueeze(-1)).exp_()  # [..., m, E]
+    counted = seen.to(share.dtype)
+    total = counted @ share.mT  # [..., Q, m]
+    if shared is not None:
+        rescale = (shared.top - top.unsqueeze(-2)).exp_()
+        total = total + rescale * shared.mass[..., -1].unsqueeze(-2)
+    weight = _divided(weight, total)
+    out = ((weight @ share) * counted) @ value  # [..., Q, E] @ [..., E, D]
+    return out if shared is None else out + (weight * rescale) @ shared.mass[..., :-1]
+
+
+def _attend_far(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor) -> Tensor:
+    """An exponential for each query and token, against the query's own top: right for any logits."""
     hidden = torch.zeros(seen.shape, dtype=logit.dtype, device=logit.device).masked_fill_(~seen, -torch.inf)
-    # Landmarks and edges as one dimension: the innermost loop is then long enough to be fast.
-    hidden = hidden.unsqueeze(-2).expand(*seen.shape[:-1], *logit.shape[-2:]).flatten(-2)
-    edge = (logit.flatten(-2).unsqueeze(-2) + hidden).unflatten(-1, logit.shape[-2:])  # [..., Q, m, E]
+    edge = logit.unsqueeze(-3) + hidden.unsqueeze(-2)  # [..., Q, m, E]
     top = edge.detach().amax(-1)
     if shared is not None:
         top = torch.maximum(top, shared.top)
@@ -101,10 +129,13 @@ def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, 
     share = edge.sub_(top.unsqueeze(-1)).exp_()  # in place: this is the largest array of all
     total = share.sum(-1)
     if shared is not None:
-        rescale = (shared.top - top).exp()
+        rescale = (shared.top - top).exp_()
         total = total + rescale * shared.mass[..., -1].unsqueeze(-2)
-    weight = weight / torch.where(total == 0, torch.ones_like(total), total)
+    weight = _divided(weight, total)
     out = (weight.unsqueeze(-2) @ share).squeeze(-2) @ value  # [..., Q, E] @ [..., E, D]
-    if shared is not None:
-        out = out + (weight * rescale) @ shared.mass[..., :-1]
-    return out
+    return out if shared is None else out + (weight * rescale) @ shared.mass[..., :-1]
+
+
+def _divided(weight: Tensor, total: Tensor) -> Tensor:
+    """w / s; a query that sees nothing has a sum of zero and gets zero."""
+    return weight / torch.where(total == 0, torch.ones_like(total), total)
