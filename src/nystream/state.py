@@ -137,8 +137,13 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
         "config": json.dumps(owner.config.to_dict(), sort_keys=True),
         "fingerprint": owner.config.fingerprint,
     }
-    partial = Path(f"{os.fspath(path)}.partial")
-    save_file(tensors, partial, metadata)
+    replace(Path(path), lambda partial: save_file(tensors, partial, metadata))
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all: what was there stays until the new one is complete."""
+    partial = path.with_name(f"{path.name}.partial")
+    write(partial)
     os.replace(partial, path)
 
 

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from nystream import state as states
 from nystream.config import AttentionConfig
 from nystream.layers import checks
-from nystream.ops.attention import nystrom, nystrom_fixed
+from nystream.ops.attention import co_cont_retro, nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
 from nystream.ops.precision import accumulator
-from nystream.ops.timeline import timeline
+from nystream.ops.timeline import Timeline, timeline
+from nystream.ops.tracing import tracing
 from nystream.registry import variant_ops
 
 
@@ -199,6 +200,30 @@ class MultiheadAttention(nn.Module):
             y = torch.where(there[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
         return y, new
 
+    def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
+        """All n rows after every group of a piece, for variants that return them: [B G, n, E].
+
+        `x` [B, n + T, E] is the piece with the n tokens before it in front; `state` is that before the piece.
+        """
+        cfg = self.config
+        n, r = cfg.window, cfg.update_size
+        q, k, v = (y[:, :, r:].unfold(2, n, r).mT for y in self._project([x, x, x]))  # [B, H, G, n, D]
+        lengths: Tensor | None = when.end[:, ::r].clamp(max=n)  # [B, G]
+        assert lengths is not None
+        if not tracing() and bool((lengths == n).all()):
+            lengths = None
+        else:  # void places may hold anything, NaN too
+            held = (torch.arange(n, device=x.device) >= n - lengths[..., None])[:, None, ..., None]
+            q, k, v = (torch.where(held, y, 0.0) for y in (q, k, v))
+            lengths = lengths.flatten()
+        with _full_precision(x):
+            if cfg.variant == "co-cont-retro":
+                out = co_cont_retro.windows(q, k, v, state, cfg, when, lengths)
+            else:
+                q, k, v = (y.transpose(1, 2).flatten(0, 1) for y in (q, k, v))
+                out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths)
+        return self._output(out, lengths)
+
     def reset(self, state: Any, rows: Any) -> Any:
         """The state with some rows (index, slice, list or mask) as new."""
         return states.reset(state, rows, self.init_state(1))
@@ -223,6 +248,21 @@ class MultiheadAttention(nn.Module):
         with torch.no_grad():
             self.q_tilde.copy_(q_tilde)
             self.k_tilde.copy_(k_tilde)
+        self._derive()
+
+    def learn_landmarks(self, learn: bool = True) -> None:
+        """Make the fixed landmarks parameters, to be trained with the rest, or buffers again, as they are now."""
+        if not self.config.fixed:
+            raise ValueError(
+                f"variant {self.config.variant!r} has no fixed landmarks to learn; the fixed variants have"
+            )
+        for name in ("q_tilde", "k_tilde"):
+            held = getattr(self, name).detach().clone()
+            delattr(self, name)
+            if learn:
+                self.register_parameter(name, nn.Parameter(held))
+            else:
+                self.register_buffer(name, held)
         self._derive()
 
     def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
@@ -292,6 +332,8 @@ class MultiheadAttention(nn.Module):
         landmarks = (self.q_tilde, self.k_tilde)
         if any(now is not then for now, then in zip(landmarks, self._derived_from, strict=True)):
             return Fixed(*landmarks, self._inverse())  # lent by torch.func.functional_call, and differentiable
+        if self.q_tilde.requires_grad and torch.is_grad_enabled():
+            return Fixed(*landmarks, self._inverse())  # being learned
         if not torch.compiler.is_compiling() and self._versions() != self._derived_at:
             self._derive()  # the landmarks were written to in place
         if not self._ready:

@@ -6,18 +6,19 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
+from nystream.ops.tracing import tracing
 
 
 def window(x: Tensor, cfg: AttentionConfig, lengths: Tensor | None) -> None:
     """`x` of `forward`: [B, T, E] with T at most n."""
-    _sequence("x", x, cfg)
+    sequence("x", x, cfg.embed_dim)
     if x.shape[1] > cfg.window:
         raise ValueError(
             f"x has {x.shape[1]} tokens, but the window is {cfg.window}; "
             f"use steps() for a stream that is longer than the window"
         )
     if lengths is None:
-        _groups("x", x, cfg)
+        groups("x", x, cfg.update_size)
         return
     if x.shape[1] != cfg.window:
         raise ValueError(
@@ -28,18 +29,18 @@ def window(x: Tensor, cfg: AttentionConfig, lengths: Tensor | None) -> None:
 
 def piece(x: Tensor, cfg: AttentionConfig) -> None:
     """`x` of `steps`: [B, T, E]."""
-    _sequence("x", x, cfg)
-    _groups("x", x, cfg)
+    sequence("x", x, cfg.embed_dim)
+    groups("x", x, cfg.update_size)
 
 
-def group(x: Tensor, cfg: AttentionConfig) -> None:
+def group(x: Tensor, cfg: AttentionConfig, width: int | None = None, what: str = "embed_dim") -> None:
     """`x` of `step`: [B, E], or [B, r, E]."""
     tensor("x", x)
-    r, width = cfg.update_size, cfg.embed_dim
+    r, width = cfg.update_size, cfg.embed_dim if width is None else width
     need = f"[B, {width}] or [B, 1, {width}]" if r == 1 else f"[B, {r}, {width}]"
     fits = x.shape[-1:] == (width,) and ((x.dim() == 2 and r == 1) or (x.dim() == 3 and x.shape[1] == r))
     if not fits:
-        raise ValueError(f"x is {list(x.shape)}, but step needs {need} (update_size={r}, embed_dim={width})")
+        raise ValueError(f"x is {list(x.shape)}, but step needs {need} (update_size={r}, {what}={width})")
 
 
 def companion(name: str, other: Tensor, x: Tensor) -> None:
@@ -59,7 +60,7 @@ def row_counts(name: str, counts: Tensor, batch: int, most: int, cfg: AttentionC
         raise ValueError(
             f"{name} is {counts.dtype} {list(counts.shape)}, but must be int64 or int32 [{batch}], one number a row"
         )
-    if torch.compiler.is_compiling():
+    if tracing():
         return
     wrong = (counts < 0) | (counts > most) | (counts % cfg.update_size != 0)
     if bool(wrong.any()):
@@ -75,7 +76,7 @@ def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
         raise ValueError(
             f"reset is {reset.dtype} {list(reset.shape)}, but must be bool {list(x.shape[:2])}, one a token"
         )
-    if cfg.update_size > 1 and not torch.compiler.is_compiling():
+    if cfg.update_size > 1 and not tracing():
         inside = reset & (torch.arange(x.shape[1], device=reset.device) % cfg.update_size != 0)
         if bool(inside.any()):
             row, token = inside.nonzero()[0].tolist()
@@ -115,15 +116,17 @@ def tensor(name: str, x: object) -> None:
         raise TypeError(f"{name} is a {type(x).__name__}, but must be a torch.Tensor")
 
 
-def _sequence(name: str, x: Tensor, cfg: AttentionConfig) -> None:
+def sequence(name: str, x: Tensor, width: int, what: str = "embed_dim") -> None:
+    """[B, T, width] with at least one row and one token."""
     tensor(name, x)
-    if x.dim() != 3 or x.shape[-1] != cfg.embed_dim:
-        raise ValueError(f"{name} is {list(x.shape)}, but must be [B, T, {cfg.embed_dim}] (batch, tokens, embed_dim)")
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise ValueError(f"{name} is {list(x.shape)}, but must be [B, T, {width}] (batch, tokens, {what})")
     if x.shape[0] == 0 or x.shape[1] == 0:
-        what = "rows" if x.shape[0] == 0 else "tokens"
-        raise ValueError(f"{name} is {list(x.shape)}: it has no {what}, and at least one is needed")
+        missing = "rows" if x.shape[0] == 0 else "tokens"
+        raise ValueError(f"{name} is {list(x.shape)}: it has no {missing}, and at least one is needed")
 
 
-def _groups(name: str, x: Tensor, cfg: AttentionConfig) -> None:
-    if x.shape[1] % cfg.update_size:
-        raise ValueError(f"{name} has {x.shape[1]} tokens, not a multiple of update_size={cfg.update_size}")
+def groups(name: str, x: Tensor, r: int) -> None:
+    """A whole number of groups of r tokens."""
+    if x.shape[1] % r:
+        raise ValueError(f"{name} has {x.shape[1]} tokens, not a multiple of update_size={r}")

@@ -20,6 +20,7 @@ from torch.nn.functional import pad
 from nystream.ops import partials
 from nystream.ops.partials import FLOOR, Partial
 from nystream.ops.timeline import Timeline
+from nystream.ops.tracing import tracing
 
 CHUNK = 16
 
@@ -36,7 +37,7 @@ def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     # A logit of −inf marks a void token; one that is NaN is not below +inf either.
     finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
     there = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
-    if not torch.compiler.is_compiling() and bool(finite.all()) and bool(there.all()):
+    if not tracing() and bool(finite.all()) and bool(there.all()):
         return _chunked(weight, logit, value, n, r, when)
     used = (finite & there[..., None])[..., None]
     out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when)

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from nystream.ops.tracing import tracing
+
 FLOOR = -1e30
 
 # Logits that differ by less can share one reference: exp(−60) and its inverse are far from the ends of float32.
@@ -98,7 +100,7 @@ def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, 
         top = torch.maximum(top, shared.top.amax(-2))
     top = top.clamp(min=FLOOR)  # [..., m]
     low = logit.detach().masked_fill(logit == -torch.inf, torch.inf).amin(-1)
-    if not torch.compiler.is_compiling() and bool((top - low < SPREAD).all()):
+    if not tracing() and bool((top - low < SPREAD).all()):
         return _attend_close(weight, shared, logit, seen, value, top)
     return _attend_far(weight, shared, logit, seen, value)
 

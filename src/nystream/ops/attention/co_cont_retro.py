@@ -20,7 +20,7 @@ from nystream.config import AttentionConfig
 from nystream.ops import ring, window
 from nystream.ops.attention import co_cont_single, full, nystrom
 from nystream.ops.attention.co_cont_single import ContState, due, tilde
-from nystream.ops.attention.common import Fixed, extend, zero_void
+from nystream.ops.attention.common import Fixed, extend, gamma_pinv, low_rank, zero_void
 from nystream.ops.attention.full import RingState
 from nystream.ops.landmarks import schedule
 from nystream.ops.partials import Partial
@@ -98,6 +98,35 @@ def steps(
     parts = Partial(base.part_max, base.part_sum)
     sums = window.delta_v(cfg, parts, base.ring_logit, base.ring_value, base.time)
     return _rows(state, sums, cfg, v.dtype), state
+
+
+def windows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: ContRetroState,
+    cfg: AttentionConfig,
+    when: Timeline,
+    lengths: Tensor | None,
+) -> Tensor:
+    """All rows after every group of a piece: q, k and v [B, H, G, n, D] -> [B G, H, n, D].
+
+    As `forward` over each window, but for the landmarks: those that were complete when its last group came.
+    """
+    r, m = cfg.update_size, cfg.m
+    # The piece itself: the r newest tokens of every window.
+    q_new, k_new = (x[..., -r:, :].flatten(2, 3) for x in (q, k))
+    held = co_cont_single.bank(q_new, k_new, ContState(*state[:SINGLE]), cfg, when)
+    generation = held.newest[:, ::r] - (m - 1)  # [B, G]
+    chosen = generation[..., None] + torch.arange(m, device=generation.device)
+    landmarks = held.landmarks[ring.rows(generation)[:, None, None], chosen].flatten(0, 1)  # [B G, m, 2, H, D]
+    q_tilde, k_tilde = tilde(landmarks, 0), tilde(landmarks, 1)
+    q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+    out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)
+    if lengths is None:
+        return out
+    early = full.forward(q, k, v, cfg, None, lengths)
+    return zero_void(torch.where((lengths < cfg.window)[:, None, None, None], early, out), lengths)
 
 
 def _normalised(beta: Tensor, inverse: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ The same object is the constructor's argument, the header of a saved state and, 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int
 
 VARIANTS: tuple[str, ...] = (
     "full",
@@ -77,10 +77,9 @@ class AttentionConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant={self.variant!r} is not known; it must be one of {', '.join(VARIANTS)}")
+        one_of("variant", self.variant, VARIANTS)
         for name in ("embed_dim", "num_heads", "window", "update_size", "pinv_iters"):
-            _check_positive_int(name, getattr(self, name))
+            positive_int(name, getattr(self, name))
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "
@@ -92,13 +91,11 @@ class AttentionConfig:
                 f"window={self.window} is not a multiple of update_size={self.update_size}; "
                 f"tokens that arrive together must also leave together"
             )
-        if self.pinv not in PINVS:
-            raise ValueError(f"pinv={self.pinv!r} is not known; it must be one of {', '.join(PINVS)}")
-        _check_number("pinv_ridge", self.pinv_ridge)
+        one_of("pinv", self.pinv, PINVS)
+        number("pinv_ridge", self.pinv_ridge)
         if not 0 < self.pinv_ridge < math.inf:
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
-        if not isinstance(self.bias, bool):
-            raise TypeError(f"bias={self.bias!r} must be True or False, got {type(self.bias).__name__}")
+        boolean("bias", self.bias)
         forms = SUMS.get(self.variant, NO_SUMS)
         if self.sums not in forms:
             raise ValueError(f"sums={self.sums!r} is not a form of {self.variant!r}, which has {', '.join(forms)}")
@@ -111,14 +108,14 @@ class AttentionConfig:
             if self.low_rank:
                 raise ValueError(f"landmarks=None, but variant {self.variant!r} needs 1 <= landmarks <= window")
             return
-        _check_positive_int("landmarks", self.landmarks)
+        positive_int("landmarks", self.landmarks)
         if self.landmarks > self.window:
             raise ValueError(
                 f"landmarks={self.landmarks} is more than window={self.window}; every landmark needs a token of its own"
             )
 
     def _check_dropout(self) -> None:
-        _check_number("dropout", self.dropout)
+        number("dropout", self.dropout)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
         if self.dropout and self.low_rank:
@@ -185,18 +182,5 @@ class AttentionConfig:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of every field: states and snapshots carry it, so that they cannot be mixed up."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _check_positive_int(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
-    if value < 1:
-        raise ValueError(f"{name}={value} must be at least 1")
-
-
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name}={value!r} must be a number, got {type(value).__name__}")
+        """A hash of every field."""
+        return fingerprint_of(self.to_dict())

@@ -1,0 +1,50 @@
+"""What the configs share: checks that name the field, and the hash of one."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+
+def positive_int(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
+    if value < 1:
+        raise ValueError(f"{name}={value} must be at least 1")
+
+
+def number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}={value!r} must be a number, got {type(value).__name__}")
+
+
+def boolean(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r} must be True or False, got {type(value).__name__}")
+
+
+def one_of(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is not known; it must be one of {', '.join(choices)}")
+
+
+def fingerprint_of(fields: dict[str, Any]) -> str:
+    """A hash of every field: states and snapshots carry it, so that they cannot be mixed up."""
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def fields_of(kind: type, fields: object, where: str) -> dict[str, Any]:
+    """The fields of a dataclass that was written as JSON; what this version does not know is refused."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"{where} is {fields!r:.80}, but must be an object with the fields of {kind.__name__}")
+    known = {field.name for field in dataclasses.fields(kind)}
+    unknown = sorted(set(fields) - known)
+    if unknown:
+        raise ValueError(
+            f"{where} has fields that are not known here: {', '.join(unknown)}; "
+            f"it was written by a newer nystream, or by hand"
+        )
+    return dict(fields)

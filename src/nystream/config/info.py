@@ -1,0 +1,56 @@
+"""What the numbers of a model mean: it is saved with the model and changes nothing in what it computes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from nystream.config.checks import fields_of, positive_int
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What goes in, what comes out, and in which units.
+
+    Args:
+        task: "classification", "detection" or "forecasting", or words of your own.
+        inputs: names of the input columns, one for each of `input_dim`.
+        labels: names of the outputs, one for each of `output_dim`: classes, or the quantities that are forecast.
+        units: units of the outputs, one for each, or one for all of them.
+        horizon: how many tokens ahead a forecast looks.
+        seconds: time between two tokens.
+    """
+
+    task: str | None = None
+    inputs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    horizon: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "labels", "units"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                value = (value,)
+            if not all(isinstance(word, str) for word in value):
+                raise TypeError(f"{name}={value!r} must be names, each a str")
+            object.__setattr__(self, name, tuple(str(word) for word in value))
+        if self.horizon is not None:
+            positive_int("horizon", self.horizon)
+
+    def check(self, input_dim: int, output_dim: int) -> None:
+        """Refuse names that do not go with a model of these widths."""
+        for name, width in (("inputs", input_dim), ("labels", output_dim), ("units", output_dim)):
+            given = len(getattr(self, name))
+            if given not in ((0, 1, width) if name == "units" else (0, width)):
+                side = "input_dim" if name == "inputs" else "output_dim"
+                raise ValueError(f"info.{name} has {given} names, but the model's {side} is {width}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> ModelInfo:
+        return cls(**fields_of(cls, fields, "info"))

@@ -1,0 +1,224 @@
+"""The configuration of a stack of encoder blocks, and of a whole model."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from nystream.config.attention import NO_SUMS, SUMS, AttentionConfig
+from nystream.config.checks import boolean, fields_of, fingerprint_of, number, one_of, positive_int
+
+Stack = Literal["paper", "deep"]
+Norm = Literal["pre", "post"]
+Activation = Literal["gelu", "relu"]
+Positions = Literal["learned", "sinusoidal", "none"]
+
+STACKS: tuple[str, ...] = ("paper", "deep")
+
+# Family -> what its first, its middle and its last block are in a "paper" stack. Plain variants stay what they are.
+ROLES: dict[str, tuple[str, str, str]] = {
+    "co-full": ("co-full-retro", "full", "co-full-single"),
+    "co-cont": ("co-cont-retro", "nystrom", "co-cont-single"),
+    "co-fixed": ("co-fixed-retro", "nystrom-fixed", "co-fixed-single"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """What a stack of encoder blocks is.
+
+    Args:
+        attention: one config for all blocks, or one for each. The variant's name picks the family, `stack` the roles.
+        layers: number of blocks; as many as there are configs unless told.
+        ff_dim: inner width of the feed-forward; four times the embedding unless told.
+        stack: "paper" (first block retroactive, middle ones plain, last one newest row only; the output is the window
+            model's) or "deep" (newest row in every block, each over a window of its own; cost linear in depth).
+        norm: "pre" or "post": where a block normalises.
+        activation: of the feed-forward, "gelu" or "relu".
+        dropout: after attention and feed-forward and inside the latter, in training.
+        final_norm: whether the last block's output is normalised.
+        norm_eps: ε of every LayerNorm.
+    """
+
+    attention: AttentionConfig | tuple[AttentionConfig, ...]
+    layers: int | None = None
+    ff_dim: int | None = None
+    stack: Stack = "paper"
+    norm: Norm = "pre"
+    activation: Activation = "gelu"
+    dropout: float = 0.0
+    final_norm: bool = True
+    norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        self._check_attention()
+        if self.ff_dim is None:
+            object.__setattr__(self, "ff_dim", 4 * self.embed_dim)
+        positive_int("ff_dim", self.ff_dim)
+        one_of("stack", self.stack, STACKS)
+        one_of("norm", self.norm, ("pre", "post"))
+        one_of("activation", self.activation, ("gelu", "relu"))
+        for name in ("dropout", "norm_eps"):
+            number(name, getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
+        if self.norm_eps <= 0.0:
+            raise ValueError(f"norm_eps={self.norm_eps!r} must be greater than 0")
+        boolean("final_norm", self.final_norm)
+        self._check_stack()
+
+    def _check_attention(self) -> None:
+        given = self.attention
+        if isinstance(given, list):
+            given = tuple(given)
+            object.__setattr__(self, "attention", given)
+        configs = given if isinstance(given, tuple) else (given,)
+        for cfg in configs:
+            if not isinstance(cfg, AttentionConfig):
+                raise TypeError(
+                    f"attention is a {type(cfg).__name__}, but must be an AttentionConfig, or one per block"
+                )
+        if self.layers is None:
+            object.__setattr__(self, "layers", len(configs))
+        positive_int("layers", self.layers)
+        if isinstance(given, tuple) and len(given) != self.layers:
+            raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
+        for name in ("embed_dim", "update_size"):
+            values = sorted({getattr(cfg, name) for cfg in configs})
+            if len(values) > 1:
+                raise ValueError(f"attention has blocks of {name} {', '.join(map(str, values))}; it must be the same")
+
+    def _check_stack(self) -> None:
+        configs = self.attention if isinstance(self.attention, tuple) else (self.attention,)
+        windows = sorted({cfg.window for cfg in configs})
+        if self.stack == "paper" and len(windows) > 1:
+            raise ValueError(
+                f"attention has windows of {', '.join(map(str, windows))}, but the blocks of stack='paper' "
+                f"share one; stack='deep' takes a window for each"
+            )
+        if self.stack == "deep":
+            for cfg in configs:
+                if not cfg.single:
+                    raise ValueError(
+                        f"variant {cfg.variant!r} cannot be part of stack='deep', where every block returns "
+                        f"its newest row; use a variant that ends in -single, or stack='paper'"
+                    )
+
+    @cached_property
+    def blocks(self) -> tuple[AttentionConfig, ...]:
+        """What each block attends with: the family's variant for its place in the stack."""
+        assert self.layers is not None
+        given = self.attention if isinstance(self.attention, tuple) else (self.attention,) * self.layers
+        last = self.layers - 1
+        return tuple(
+            cfg if self.stack == "deep" else in_role(cfg, 2 if place == last else min(place, 1))
+            for place, cfg in enumerate(given)
+        )
+
+    @property
+    def embed_dim(self) -> int:
+        return (self.attention[0] if isinstance(self.attention, tuple) else self.attention).embed_dim
+
+    @property
+    def window(self) -> int:
+        """n of the first block: the number of tokens of a window."""
+        return self.blocks[0].window
+
+    @property
+    def update_size(self) -> int:
+        return self.blocks[0].update_size
+
+    @property
+    def single(self) -> bool:
+        """Whether only the newest rows are returned."""
+        return self.blocks[-1].single
+
+    @property
+    def cascade(self) -> bool:
+        """Whether every block streams on its own, fed with the newest rows of the one before it."""
+        return all(cfg.single for cfg in self.blocks)
+
+    @property
+    def receptive_field(self) -> int:
+        """How many tokens an output can depend on."""
+        if self.cascade:
+            return 1 + sum(cfg.receptive_field - 1 for cfg in self.blocks)
+        return self.blocks[0].receptive_field
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Any:
+        """The config that `to_dict` wrote, perhaps through JSON; what is not known is refused."""
+        given = fields_of(cls, fields, "config")
+        attention = given.get("attention")
+        if isinstance(attention, list | tuple):
+            given["attention"] = tuple(_attention(one, f"config.attention[{i}]") for i, one in enumerate(attention))
+        else:
+            given["attention"] = _attention(attention, "config.attention")
+        try:
+            return cls(**given)
+        except TypeError as error:
+            raise ValueError(f"config is not complete: {error}") from error
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of every field."""
+        return fingerprint_of(self.to_dict())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(EncoderConfig):
+    """What a model is: an encoder between an input projection with circular positions, and a head.
+
+    Args:
+        input_dim: width of a token as it comes.
+        output_dim: width of an output: classes, or quantities to forecast.
+        positions: "learned", "sinusoidal" or "none".
+        num_positions: how many positions P are recycled; the window n unless told.
+    """
+
+    input_dim: int
+    output_dim: int
+    positions: Positions = "learned"
+    num_positions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("positions", self.positions, ("learned", "sinusoidal", "none"))
+        if self.num_positions is None:
+            object.__setattr__(self, "num_positions", self.window)
+        for name in ("input_dim", "output_dim", "num_positions"):
+            positive_int(name, getattr(self, name))
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """The config of the encoder alone."""
+        return EncoderConfig(**{f.name: getattr(self, f.name) for f in dataclasses.fields(EncoderConfig)})
+
+    @property
+    def single(self) -> bool:
+        """A model's outputs are those of the newest rows, whatever its blocks return."""
+        return True
+
+
+def in_role(cfg: AttentionConfig, role: int) -> AttentionConfig:
+    """The first (0), middle (1) or last (2) block of the family of `cfg`."""
+    for family, variants in ROLES.items():
+        if cfg.variant.startswith(family):
+            return with_variant(cfg, variants[role])
+    return cfg
+
+
+def with_variant(cfg: AttentionConfig, variant: str) -> AttentionConfig:
+    """The same attention as another variant; a form of sums that it does not have becomes "auto"."""
+    sums = cfg.sums if cfg.sums in SUMS.get(variant, NO_SUMS) else "auto"
+    return dataclasses.replace(cfg, variant=variant, sums=sums)
+
+
+def _attention(fields: Any, where: str) -> AttentionConfig:
+    return AttentionConfig(**fields_of(AttentionConfig, fields, where))

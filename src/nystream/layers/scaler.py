@@ -1,0 +1,49 @@
+"""From the user's units to the model's, and back."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Scaler(nn.Module):
+    """x -> (x − mean) / scale, one mean and scale a column; both are saved with the model. The identity until set."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, width: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width, device=device, dtype=dtype))
+        self.register_buffer("scale", torch.ones(width, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.scale
+
+    def restore(self, x: Tensor) -> Tensor:
+        """The inverse."""
+        return x * self.scale + self.mean
+
+    def set(self, mean: Tensor, scale: Tensor) -> None:
+        """Set both, [width] each."""
+        for name, value in (("mean", mean), ("scale", scale)):
+            if tuple(value.shape) != tuple(self.mean.shape):
+                raise ValueError(f"{name} is {list(value.shape)}, but must be {list(self.mean.shape)}, one a column")
+            if not bool(value.isfinite().all()):
+                raise ValueError(f"{name} has values that are not finite")
+        if bool((scale <= 0).any()):
+            raise ValueError(f"scale has a value of {float(scale.min())}; every one must be greater than 0")
+        with torch.no_grad():
+            self.mean.copy_(mean)
+            self.scale.copy_(scale)
+
+    def fit(self, x: Tensor) -> None:
+        """Mean and standard deviation of the columns of x [..., width], training data only; constants have scale 1."""
+        flat = x.reshape(-1, x.shape[-1]).double()
+        if not bool(flat.isfinite().all()):
+            raise ValueError("x has values that are not finite; fill or drop them first")
+        deviation = flat.std(0, correction=0)
+        constant = deviation <= 1e-9 * flat.abs().amax(0).clamp(min=1e-30)
+        self.set(flat.mean(0), torch.where(constant, 1.0, deviation))

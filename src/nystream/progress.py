@@ -1,0 +1,66 @@
+"""How far a long job is: a bar with the time left on a terminal, lines in the log elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger("nystream")
+
+QUIET = 10.0  # seconds between two lines in the log
+
+Advance = Callable[..., None]  # advance(steps=1, note="")
+
+
+@contextmanager
+def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Advance]:
+    """Report progress on `what`: call the given function after every step, or after several, with a note if any.
+
+    `show`: True for a bar, False for none, None for a bar where standard error is a terminal. Without a bar, the
+    "nystream" logger gets a line now and then, at level INFO.
+    """
+    shown = sys.stderr.isatty() if show is None else show
+    if not shown:
+        yield _lines(what, total)
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ModuleNotFoundError as error:
+        if show is None:
+            yield _lines(what, total)
+            return
+        raise ModuleNotFoundError("a progress bar needs rich: pip install 'nystream[train]'", name="rich") from error
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+        task = bar.add_task(what, total=total, note="")
+
+        def advance(steps: int = 1, note: str | None = None) -> None:
+            bar.update(task, advance=steps, **({} if note is None else {"note": note}))
+
+        yield advance
+
+
+def _lines(what: str, total: int | None) -> Advance:
+    done, began, last = 0, time.monotonic(), time.monotonic()
+
+    def advance(steps: int = 1, note: str | None = None) -> None:
+        nonlocal done, last
+        done += steps
+        now = time.monotonic()
+        if now - last < QUIET and done != total:
+            return
+        last = now
+        left = "" if total is None else f", {(now - began) / max(done, 1) * (total - done):.0f} s left"
+        log.info("%s: %d of %s%s%s", what, done, total or "?", left, f", {note}" if note else "")
+
+    return advance
