@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 log = logging.getLogger("nystream")
 
@@ -45,7 +46,8 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
         task = bar.add_task(what, total=total, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
-            bar.update(task, advance=steps, **({} if note is None else {"note": note}))
+            fields: dict[str, Any] = {} if note is None else {"note": note}
+            bar.update(task, advance=steps, **fields)
 
         yield advance
 
