@@ -61,7 +61,12 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that ran, marked where the package differs from it; "unknown" outside a repository."""
+    """The commit that ran, marked where the package differs from it; "unknown" outside a repository.
+
+    GIT_COMMIT, if it is set, names it where the files were copied without their repository.
+    """
+    if os.environ.get("GIT_COMMIT"):
+        return os.environ["GIT_COMMIT"]
 
     def git(*args: str) -> str:
         done = subprocess.run(["git", "-C", str(ROOT), *args], capture_output=True, text=True, check=True)

@@ -1,11 +1,14 @@
 """nystream: continual low-rank attention, for streams without end."""
 
-from nystream import costs, state, testing
+from nystream import costs, state, testing, train
+from nystream.compat import continual, from_torch
 from nystream.config import VARIANTS, AttentionConfig, EncoderConfig, ModelConfig, ModelInfo
+from nystream.landmarks import fit_landmarks
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.encoder import StreamEncoder
 from nystream.models.stream_model import StreamModel
 from nystream.state import load_state, save_state
+from nystream.train.two_phase import train_two_phase
 from nystream.version import __version__
 
 __all__ = [
@@ -18,9 +21,14 @@ __all__ = [
     "StreamEncoder",
     "StreamModel",
     "__version__",
+    "continual",
     "costs",
+    "fit_landmarks",
+    "from_torch",
     "load_state",
     "save_state",
     "state",
     "testing",
+    "train",
+    "train_two_phase",
 ]

@@ -143,8 +143,12 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
 def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all: what was there stays until the new one is complete."""
     partial = path.with_name(f"{path.name}.partial")
-    write(partial)
-    os.replace(partial, path)
+    try:
+        write(partial)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
@@ -199,7 +203,7 @@ def _describe(x: Tensor, rows: int | None = None) -> str:
 
 
 def _differences(metadata: dict[str, str], owner: Stateful) -> str:
-    theirs, ours = json.loads(metadata["config"]), owner.config.to_dict()
+    theirs, ours = json.loads(metadata["config"]), json.loads(json.dumps(owner.config.to_dict()))
     names = [name for name in ours if theirs.get(name) != ours[name]]
     return (
         ", ".join(f"{name} is {theirs.get(name)!r} there and {ours[name]!r} here" for name in names) or "other fields"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from nystream.config.checks import fields_of, positive_int
+from nystream.config.checks import fields_of, number, positive_int
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,17 @@ class ModelInfo:
             value = getattr(self, name)
             if isinstance(value, str):
                 value = (value,)
-            if not all(isinstance(word, str) for word in value):
+            if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
                 raise TypeError(f"{name}={value!r} must be names, each a str")
-            object.__setattr__(self, name, tuple(str(word) for word in value))
+            object.__setattr__(self, name, tuple(value))
+        if self.task is not None and not isinstance(self.task, str):
+            raise TypeError(f"task={self.task!r} must be a str, got {type(self.task).__name__}")
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
+        if self.seconds is not None:
+            number("seconds", self.seconds)
+            if not 0 < self.seconds < math.inf:
+                raise ValueError(f"seconds={self.seconds!r} must be greater than 0 and finite")
 
     def check(self, input_dim: int, output_dim: int) -> None:
         """Refuse names that do not go with a model of these widths."""

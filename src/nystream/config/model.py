@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -65,8 +66,8 @@ class EncoderConfig:
             object.__setattr__(self, name, float(getattr(self, name)))
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
-        if self.norm_eps <= 0.0:
-            raise ValueError(f"norm_eps={self.norm_eps!r} must be greater than 0")
+        if not 0.0 < self.norm_eps < math.inf:
+            raise ValueError(f"norm_eps={self.norm_eps!r} must be greater than 0 and finite")
         boolean("final_norm", self.final_norm)
         self._check_stack()
 
@@ -163,7 +164,7 @@ class EncoderConfig:
         try:
             return cls(**given)
         except TypeError as error:
-            raise ValueError(f"config is not complete: {error}") from error
+            raise ValueError(f"config cannot be used: {error}") from error
 
     @property
     def fingerprint(self) -> str:

@@ -15,6 +15,7 @@ from nystream.layers import checks
 from nystream.ops.attention import co_cont_retro, nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
 from nystream.ops.precision import accumulator
+from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
 from nystream.registry import variant_ops
@@ -108,8 +109,7 @@ class MultiheadAttention(nn.Module):
             checks.mask(attn_mask, x, lengths, cfg)
         inputs = self._inputs(x, key, value)
         if lengths is not None:  # void places may hold anything, NaN too
-            held = (torch.arange(cfg.window, device=x.device) >= cfg.window - lengths[:, None])[..., None]
-            inputs = [torch.where(held, y, 0.0) for y in inputs]
+            inputs = [keep_last(y, lengths) for y in inputs]
         q, k, v = self._project(inputs)
         missing = cfg.window - x.shape[1]
         if missing:
@@ -130,6 +130,7 @@ class MultiheadAttention(nn.Module):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r} must be an integer of at least 1")
         weight = self.q_proj.weight
+        self._like()  # made here, so that a traced step finds it
         with _full_precision(weight):
             return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
 
@@ -150,7 +151,7 @@ class MultiheadAttention(nn.Module):
         """
         cfg = self.config
         checks.group(x, cfg)
-        self._check_stream(x, state)
+        self.check_stream(x, state)
         flat = x.dim() == 2
         inputs = [y.unsqueeze(1) if flat else y for y in self._inputs(x, key, value)]
         if inplace:
@@ -185,20 +186,20 @@ class MultiheadAttention(nn.Module):
         """
         cfg = self.config
         checks.piece(x, cfg)
-        self._check_stream(x, state)
+        self.check_stream(x, state)
         if lengths is not None:
             checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], cfg)
         if reset is not None:
             checks.resets(reset, x, cfg)
-        q, k, v = self._project(self._inputs(x, key, value))
+        inputs = self._inputs(x, key, value)
+        if lengths is not None:  # what is not there may hold anything, NaN too
+            inputs = [keep_first(y, lengths) for y in inputs]
+        q, k, v = self._project(inputs)
         when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
         with _full_precision(x):
             out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when)
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
-        if cfg.single and lengths is not None:
-            there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-            y = torch.where(there[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
-        return y, new
+        return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
     def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
         """All n rows after every group of a piece, for variants that return them: [B G, n, E].
@@ -366,7 +367,8 @@ class MultiheadAttention(nn.Module):
             self._derive()  # a cast to bfloat16 must not reach Γ†, nor one to float64 keep it at float32
         return self
 
-    def _check_stream(self, x: Tensor, state: Any) -> None:
+    def check_stream(self, x: Tensor, state: Any) -> None:
+        """Refuse a state of another attention or batch, and what a stream cannot honour."""
         cfg = self.config
         if cfg.dropout and self.training:
             raise RuntimeError(

@@ -86,6 +86,12 @@ def resets(reset: Tensor, x: Tensor, cfg: AttentionConfig) -> None:
             )
 
 
+def layer(value: int, count: int) -> None:
+    """`layer`: the number of a block."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
+        raise ValueError(f"layer={value!r} is not one of the {count} blocks, 0 to {count - 1}")
+
+
 def dtype(x: Tensor, weight: Tensor) -> None:
     """`x` of the dtype of the weights, unless autocast sees to it."""
     if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):

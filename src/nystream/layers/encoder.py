@@ -20,6 +20,7 @@ from nystream.config import EncoderConfig
 from nystream.layers import checks
 from nystream.layers.block import EncoderBlock
 from nystream.ops import parallel, ring
+from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
 
@@ -86,14 +87,18 @@ class StreamEncoder(nn.Module):
         `lengths` [B]: how many tokens of each row exist, at the end of its n places. A deep stack looks further back
         than one window: its `forward` takes any T and is the last of `steps`.
         """
-        if self.config.cascade and len(self.blocks) > 1:
+        checks.piece(x, self.config.blocks[0])
+        checks.dtype(x, self.blocks[0].linear1.weight)
+        if self.config.stack == "deep" and (len(self.blocks) > 1 or x.shape[1] > self.config.window):
             if lengths is not None:
                 raise ValueError("lengths= is for one window, but stack='deep' reads streams: use steps(lengths=)")
             y, _ = self._cascade(x, self.init_state(x.shape[0]), None, None)
             return self.norm(y[:, -self.config.update_size :])
+        checks.window(x, self.config.blocks[0], lengths)
         missing = self.config.window - x.shape[1]
-        if not self.config.cascade and 0 < missing < self.config.window:
-            checks.window(x, self.config.blocks[0], lengths)
+        if lengths is not None:
+            x = keep_last(x, lengths)
+        elif missing and not self.config.cascade:
             x = nn.functional.pad(x, (0, 0, missing, 0))
             lengths = torch.full((x.shape[0],), self.config.window - missing, device=x.device)
         return self._finish(self._through(x, lengths), lengths)
@@ -120,9 +125,13 @@ class StreamEncoder(nn.Module):
             The newest rows, shaped as `x`, or [B, n, E] for the plain variants; the new state.
         """
         checks.group(x, self.config.blocks[0])
+        checks.dtype(x, self.blocks[0].linear1.weight)
         self.check_state(state, x.shape[0])
         with torch.set_grad_enabled(torch.is_grad_enabled() and not inplace):
             if self.config.cascade:
+                if inplace:  # a block that refuses must find the states of those before it as they were
+                    for block, held in zip(self.blocks, state.blocks, strict=True):
+                        block.attention.check_stream(x, held)
                 new = []
                 for block, held in zip(self.blocks, state.blocks, strict=True):
                     rows, after = block.attention.step(block.attended(x), held, inplace=inplace)
@@ -147,8 +156,7 @@ class StreamEncoder(nn.Module):
         """
         if self.config.single:
             return self.newest(x, state, lengths=lengths, reset=reset)
-        checks.piece(x, self.config.blocks[0])
-        self.check_state(state, x.shape[0])
+        x = self._piece(x, state, lengths, reset)
         block, when = self.blocks[0], self._when(x, state, lengths, reset)
         rows, first = block.attention.steps(block.attended(x), state.first, lengths=lengths, reset=reset)
         held = self._rolled(x, state, when)
@@ -158,15 +166,20 @@ class StreamEncoder(nn.Module):
         self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, Any]:
         """As `steps`, and the newest row of every token [B, T, E] for the plain variants too."""
-        checks.piece(x, self.config.blocks[0])
-        self.check_state(state, x.shape[0])
+        x = self._piece(x, state, lengths, reset)
         run: Any = self._cascade if self.config.cascade else self._windows
         y, new = run(x, state, lengths, reset)
         y = self.norm(y)
-        if lengths is not None:
-            there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-            y = torch.where(there[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
-        return y, new
+        return (y if lengths is None else keep_first(y, lengths)), new
+
+    def advance(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Any:
+        """The state after a piece, without the outputs: for window stacks far cheaper than `steps`."""
+        if self.config.cascade:
+            return self.newest(x, state, lengths=lengths, reset=reset)[1]
+        x = self._piece(x, state, lengths, reset)
+        block, when = self.blocks[0], self._when(x, state, lengths, reset)
+        _, first = block.attention.steps(block.attended(x), state.first, lengths=lengths, reset=reset)
+        return WindowState(self._rolled(x, state, when), first)
 
     def reset(self, state: Any, rows: Any) -> Any:
         """The state with some rows (index, slice, list or mask) as new."""
@@ -177,8 +190,7 @@ class StreamEncoder(nn.Module):
 
         For window stacks the stream is cut into windows, the last of which may be shorter.
         """
-        if not 0 <= layer < len(self.blocks):
-            raise ValueError(f"layer={layer} is not one of the {len(self.blocks)} blocks, 0 to {len(self.blocks) - 1}")
+        checks.layer(layer, len(self.blocks))
         if layer == 0:
             return self.blocks[0].attended(x).flatten(0, 1)
         if self.config.cascade:
@@ -205,6 +217,9 @@ class StreamEncoder(nn.Module):
         if isinstance(state, CascadeState):
             if len(state.blocks) != len(self.blocks):
                 raise ValueError(f"state has {len(state.blocks)} blocks, but this stack has {len(self.blocks)}")
+            rows = state.time.shape[0]
+            if rows != batch_size:
+                raise ValueError(f"state.time has {rows} rows, but x has {batch_size}; they must be the same")
             return
         weight, held = self.blocks[0].linear1.weight, state.ring_input
         shape = (batch_size, self.config.window, self.config.embed_dim)
@@ -213,6 +228,18 @@ class StreamEncoder(nn.Module):
                 f"state.ring_input is {held.dtype} {list(held.shape)}, but must be {weight.dtype} {list(shape)}; "
                 f"the state belongs to another config, dtype or batch"
             )
+
+    def _piece(self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
+        """The piece of a stream, checked, with zeros where a row has no token."""
+        checks.piece(x, self.config.blocks[0])
+        checks.dtype(x, self.blocks[0].linear1.weight)
+        self.check_state(state, x.shape[0])
+        if reset is not None:
+            checks.resets(reset, x, self.config.blocks[0])
+        if lengths is None:
+            return x
+        checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
+        return keep_first(x, lengths)
 
     def _through(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """All blocks over windows."""
@@ -223,10 +250,7 @@ class StreamEncoder(nn.Module):
     def _finish(self, x: Tensor, lengths: Tensor | None) -> Tensor:
         """The last norm; places without a token are zero, whatever the norm made of them."""
         y = self.norm(x)
-        if lengths is None or self.config.single:
-            return y
-        held = torch.arange(y.shape[1], device=y.device) >= y.shape[1] - lengths[:, None]
-        return torch.where(held[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
+        return y if lengths is None else keep_last(y, lengths)
 
     def _cascade(
         self, x: Tensor, state: CascadeState, lengths: Tensor | None, reset: Tensor | None, layers: int | None = None

@@ -7,6 +7,8 @@ must meet all of them in training, which is what `offset` is for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -36,7 +38,8 @@ class CircularPositions(nn.Module):
             self.table = nn.Parameter(torch.empty(num_positions, embed_dim, device=device, dtype=dtype))
             nn.init.normal_(self.table, std=0.02)
         elif kind == "sinusoidal":
-            self.register_buffer("table", sinusoids(num_positions, embed_dim).to(device, dtype), persistent=False)
+            self.register_buffer("table", torch.empty(num_positions, embed_dim, device=device, dtype=dtype), False)
+            self._derive()
 
     def forward(self, x: Tensor, start: Tensor | int) -> Tensor:
         """x [B, T, E] whose first token has position `start`: a number, [B], or [B, T], one for every token."""
@@ -49,6 +52,15 @@ class CircularPositions(nn.Module):
             places = places + start
         return x + self.table[places % self.num_positions].to(x.dtype)
 
+    def _derive(self) -> None:
+        if self.kind == "sinusoidal":
+            self.table = sinusoids(self.num_positions, self.table.shape[1]).to(self.table)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> CircularPositions:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._derive()  # not saved, so always as if made anew: a cast to bfloat16 and back leaves no trace
+        return self
+
     def extra_repr(self) -> str:
         return f"{self.num_positions}, {self.kind!r}"
 
@@ -57,9 +69,10 @@ def sinusoids(num_positions: int, width: int) -> Tensor:
     """[P, E] sines and cosines of whole turns around the circle: 1, 2, ... up to P / 2, spread geometrically."""
     pairs = (width + 1) // 2
     most = max(num_positions // 2, 1)
-    turns = torch.logspace(0, 1, pairs, base=float(most), dtype=torch.float64).round()
+    turns = torch.logspace(0, 1, pairs, base=float(most), dtype=torch.float64, device="cpu").round()
     # Rounding repeats the small numbers: where there are enough whole numbers, each is used once.
     for i in range(1, pairs):
         turns[i] = turns[i].clamp(min=min(float(turns[i - 1]) + 1, most))
-    angle = 2 * torch.pi * torch.arange(num_positions, dtype=torch.float64)[:, None] * turns / num_positions
-    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width].to(torch.get_default_dtype())
+    places = torch.arange(num_positions, dtype=torch.float64, device="cpu")
+    angle = 2 * torch.pi * places[:, None] * turns / num_positions
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width]

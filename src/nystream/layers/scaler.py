@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from nystream.layers import checks
+
 
 class Scaler(nn.Module):
     """x -> (x − mean) / scale, one mean and scale a column; both are saved with the model. The identity until set."""
@@ -29,19 +31,25 @@ class Scaler(nn.Module):
     def set(self, mean: Tensor, scale: Tensor) -> None:
         """Set both, [width] each."""
         for name, value in (("mean", mean), ("scale", scale)):
+            checks.tensor(name, value)
             if tuple(value.shape) != tuple(self.mean.shape):
                 raise ValueError(f"{name} is {list(value.shape)}, but must be {list(self.mean.shape)}, one a column")
-            if not bool(value.isfinite().all()):
-                raise ValueError(f"{name} has values that are not finite")
-        if bool((scale <= 0).any()):
-            raise ValueError(f"scale has a value of {float(scale.min())}; every one must be greater than 0")
+            if not bool(value.to(self.mean.dtype).isfinite().all()):
+                raise ValueError(f"{name} has values that are not finite in {self.mean.dtype}")
+        least = float(scale.to(self.mean.dtype).min())
+        if least <= 0:
+            raise ValueError(f"scale has a value of {least} in {self.mean.dtype}; every one must be greater than 0")
         with torch.no_grad():
             self.mean.copy_(mean)
             self.scale.copy_(scale)
 
     def fit(self, x: Tensor) -> None:
         """Mean and standard deviation of the columns of x [..., width], training data only; constants have scale 1."""
-        flat = x.reshape(-1, x.shape[-1]).double()
+        checks.tensor("x", x)
+        width = self.mean.shape[0]
+        if x.dim() == 0 or x.shape[-1] != width or not x.numel():
+            raise ValueError(f"x is {list(x.shape)}, but must be [..., {width}], a column each, with at least one row")
+        flat = x.reshape(-1, width).double()
         if not bool(flat.isfinite().all()):
             raise ValueError("x has values that are not finite; fill or drop them first")
         deviation = flat.std(0, correction=0)

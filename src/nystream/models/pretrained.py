@@ -42,6 +42,7 @@ else:
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 1
+DOWNLOAD = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 CARD = """---
 {{ card_data }}
@@ -68,6 +69,21 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
 
     config: ModelConfig
     info: ModelInfo
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None:
+        """Write the model into a folder: `config.json`, `model.safetensors` and, where there is none, a model card.
+
+        Args:
+            save_directory: the folder, made if need be. A model that is there is replaced, and stays if writing fails.
+            options: of huggingface-hub's `save_pretrained`, as `push_to_hub` and `repo_id`.
+        """
+        path = Path(save_directory) / CONFIG
+        before = path.read_bytes() if path.is_file() else None
+        try:
+            return super().save_pretrained(save_directory, **options)
+        finally:
+            if before is not None and not path.exists():  # huggingface-hub removes it before anything is written
+                path.write_bytes(before)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         from safetensors.torch import save_file
@@ -125,30 +141,44 @@ def read_config(path: Path) -> tuple[ModelConfig, ModelInfo]:
         written = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # broken JSON, or not text at all
         raise ValueError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(written, dict) or not isinstance(written.get("format"), int):
+    if not isinstance(written, dict) or type(written.get("format")) is not int or written["format"] < 1:
         raise ValueError(f"{path} is not the config of a nystream model; save_pretrained writes them")
     if written["format"] > FORMAT:
         raise ValueError(
             f"{path} was written by nystream {written.get('nystream', 'of a newer version')} in format "
             f"{written['format']}, but this version reads formats up to {FORMAT}: pip install --upgrade nystream"
         )
+    unknown = sorted(set(written) - {"format", "nystream", "config", "info"})
+    if unknown:
+        raise ValueError(f"{path} has fields that are not known here: {', '.join(unknown)}")
     try:
-        return ModelConfig.from_dict(written.get("config")), ModelInfo.from_dict(written.get("info", {}))  # type: ignore[arg-type]
+        config: ModelConfig = ModelConfig.from_dict(written.get("config"))  # type: ignore[arg-type]
+        info = ModelInfo.from_dict(written.get("info", {}))
+        info.check(config.input_dim, config.output_dim)
+        return config, info
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path, Path]:
     """The two files of a model, from a folder or the hub."""
+    unknown = sorted(set(download) - set(DOWNLOAD))
+    if unknown:
+        known = ", ".join(("device", *DOWNLOAD))
+        raise TypeError(f"{', '.join(unknown)}: from_pretrained has no such option; it has {known}")
     folder = Path(name)
     if folder.is_dir():
         for file in (CONFIG, WEIGHTS):
             if not (folder / file).is_file():
                 raise FileNotFoundError(f"{folder} has no {file}; it is not a folder that save_pretrained wrote")
         return folder / CONFIG, folder / WEIGHTS
-    if not isinstance(name, str) or name.startswith((".", "/", "~")) or name.count("/") != 1:
+    local = folder.exists() or not isinstance(name, str) or name.startswith((".", "/", "~")) or name.endswith("/")
+    if local or str(name).count("/") != 1:
         raise FileNotFoundError(f"{os.fspath(name)} is not a folder; a model on the hub is named owner/name")
     from huggingface_hub import hf_hub_download
 
-    config, weights = (Path(hf_hub_download(name, file, **download)) for file in (CONFIG, WEIGHTS))
+    try:
+        config, weights = (Path(hf_hub_download(str(name), file, **download)) for file in (CONFIG, WEIGHTS))
+    except (OSError, ValueError) as error:  # no connection, no such repository or file, or no name of one
+        raise FileNotFoundError(f"{name} is not a folder here, and cannot be had from the hub: {error}") from error
     return config, weights

@@ -16,6 +16,7 @@ from nystream.layers.encoder import StreamEncoder
 from nystream.layers.positional import CircularPositions
 from nystream.layers.scaler import Scaler
 from nystream.models.pretrained import Pretrained
+from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import timeline
 
 
@@ -55,7 +56,7 @@ class StreamModel(
         if not isinstance(config, ModelConfig):
             raise TypeError(f"config is a {type(config).__name__}, but must be a ModelConfig")
         self.config = config
-        self.info = info or ModelInfo()
+        self.info = ModelInfo() if info is None else info
         width, positions = config.embed_dim, config.num_positions
         assert positions is not None
         self.input_scaler = Scaler(config.input_dim, device=device, dtype=dtype)
@@ -97,7 +98,13 @@ class StreamModel(
             [B, output_dim], or [B, r, output_dim] where r = `update_size` tokens arrive together.
         """
         self._check_tokens(x)
-        y = self._head(self.encoder(self._embed(x, self._start(offset, x)), lengths)[:, -self.config.update_size :])
+        start = self._start(offset, x)
+        if lengths is not None:
+            checks.row_counts("lengths", lengths, x.shape[0], self.config.window, self.config.blocks[0])
+            x = keep_last(x, lengths)
+        y = self._head(self.encoder(self._embed(x, start), lengths)[:, -self.config.update_size :])
+        if lengths is not None:
+            y = keep_last(y, lengths)
         return y[:, 0] if self.config.update_size == 1 else y
 
     def init_state(self, batch_size: int = 1) -> Any:
@@ -141,17 +148,16 @@ class StreamModel(
         """
         self._check_tokens(x)
         self.encoder.check_state(state, x.shape[0])
-        if lengths is not None:
-            checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
-        if reset is not None:
-            checks.resets(reset, x, self.config.blocks[0])
-        place = timeline(state.time, x.shape[1], self.config.update_size, lengths, reset).time - 1
-        y, new = self.encoder.newest(self._embed(x, place), state, lengths=lengths, reset=reset)
+        y, new = self.encoder.newest(self._placed(x, state, lengths, reset), state, lengths=lengths, reset=reset)
         y = self._head(y)
-        if lengths is not None:
-            there = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-            y = torch.where(there[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
-        return y, new
+        return (y if lengths is None else keep_first(y, lengths)), new
+
+    def advance(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Any:
+        """The state after a piece, as `steps` gives it, without the outputs: for window stacks far cheaper."""
+        self._check_tokens(x)
+        self.encoder.check_state(state, x.shape[0])
+        embedded = self._placed(x, state, lengths, reset)
+        return self.encoder.advance(embedded, state, lengths=lengths, reset=reset)
 
     def reset(self, state: Any, rows: Any) -> Any:
         """The state with some rows (index, slice, list or mask) as new."""
@@ -180,8 +186,8 @@ class StreamModel(
         """
         given = self.config.attention
         configs = list(given if isinstance(given, tuple) else [given] * len(self.config.blocks))
-        if layer is not None and not 0 <= layer < len(configs):
-            raise ValueError(f"layer={layer} is not one of the {len(configs)} blocks, 0 to {len(configs) - 1}")
+        if layer is not None:
+            checks.layer(layer, len(configs))
         for place, cfg in enumerate(configs):
             if layer is None or place == layer:
                 configs[place] = _changed(cfg, variant, window, landmarks)
@@ -197,14 +203,26 @@ class StreamModel(
     def _start(self, offset: int | Tensor, x: Tensor) -> int | Tensor:
         if isinstance(offset, bool) or not isinstance(offset, int | Tensor):
             raise TypeError(f"offset is a {type(offset).__name__}, but must be an integer or a tensor [B] of them")
-        if isinstance(offset, Tensor) and (offset.is_floating_point() or offset.shape not in ((), x.shape[:1])):
+        if isinstance(offset, int):
+            return offset
+        if offset.dtype not in (torch.int64, torch.int32) or offset.shape not in ((), x.shape[:1]):
             raise ValueError(f"offset is {offset.dtype} {list(offset.shape)}, but must be integers [{x.shape[0]}]")
-        return offset.expand(x.shape[0]) if isinstance(offset, Tensor) else offset
+        return offset.expand(x.shape[0])
 
     def _check_tokens(self, x: Tensor) -> None:
         checks.sequence("x", x, self.config.input_dim, "input_dim")
         checks.groups("x", x, self.config.update_size)
         checks.dtype(x, self.input_proj.weight)
+
+    def _placed(self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
+        """A piece of a stream, each token at its position."""
+        if lengths is not None:
+            checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
+        if reset is not None:
+            checks.resets(reset, x, self.config.blocks[0])
+        x = x if lengths is None else keep_first(x, lengths)
+        when = timeline(state.time, x.shape[1], self.config.update_size, lengths, reset)
+        return self._embed(x, when.time - 1)
 
     def _embed(self, x: Tensor, start: int | Tensor) -> Tensor:
         """[B, T, input_dim] -> [B, T, E], the first token at position `start`."""

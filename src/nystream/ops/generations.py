@@ -38,8 +38,6 @@ class Block(NamedTuple):
     """Generations side by side, and the places that each looks at."""
 
     query: Tensor  # [B, G, Q]
-    q_tilde: Tensor  # [B, G, H, m, D]
-    k_tilde: Tensor  # [B, G, H, m, D]
     edges: Tensor  # [B, G, E]
     middle: Tensor  # [B, G, M]
     start: Tensor  # [B, G, Q, 1] first place of each query's window
@@ -93,11 +91,10 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
     bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
     key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
     lost = ~held.landmarks.isfinite().all(-1).all(2)  # [B, m + I, H]
-    landmarks = held.landmarks.masked_fill(lost[:, :, None, :, None], 0.0).unfold(1, m, 1).movedim(-1, -2)
-    q_tilde, k_tilde = landmarks.unbind(2)  # [B, G, H, m, D]
+    landmarks = held.landmarks.masked_fill(lost[:, :, None, :, None], 0.0)
 
     generation = held.newest - (m - 1)  # [B, T]
-    count = q_tilde.shape[1]
+    count = landmarks.shape[1] - m + 1
     place = torch.arange(length, device=q.device).expand_as(generation)
     first = torch.full_like(generation[:, :1].expand(-1, count), length - 1).scatter_reduce(
         1, generation, place, "amin", include_self=True
@@ -114,19 +111,24 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
     per_generation = q.shape[0] * span.shape[-1] * q.shape[2] * (q.shape[3] + m)
     # Generations overlap m-fold: gathered all at once, their windows would be T m d numbers.
     piece = max(1, parallel.AT_ONCE // per_generation)
-    blocks = Block(query, q_tilde, k_tilde, edges, middle, start, end)
-    outs = [
-        _attend(Block(*(x[:, at : at + piece] for x in blocks)), q, key, value, cfg) for at in range(0, count, piece)
-    ]
+    blocks = Block(query, edges, middle, start, end)
+    outs = []
+    for at in range(0, count, piece):
+        some = Block(*(x[:, at : at + piece] for x in blocks))
+        runs = torch.arange(at, at + some.query.shape[1], device=q.device)[:, None] + torch.arange(m, device=q.device)
+        q_tilde, k_tilde = landmarks[:, runs].movedim(2, -2).unbind(2)  # [B, g, H, m, D]
+        outs.append(_attend(some, q_tilde, k_tilde, q, key, value, cfg))
     rank = (place - first.gather(1, generation)).clamp(max=width - 1)
     out = torch.cat(outs, 1)[ring.rows(q)[:, None], generation, :, rank]  # [B, T, H, D]
     gone = lost.unfold(1, m, 1).any(-1)[ring.rows(q)[:, None], generation]  # [B, T, H]
     return out.masked_fill((gone | parallel.spoiled(bad, n, when))[..., None], torch.nan)
 
 
-def _attend(block: Block, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig) -> Tensor:
+def _attend(
+    block: Block, q_tilde: Tensor, k_tilde: Tensor, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig
+) -> Tensor:
     """Some of the generations: [B, g, H, Q, D]."""
-    query, q_tilde, k_tilde, edges, middle, start, end = block
+    query, edges, middle, start, end = block
     weight = weights(_take(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
     shared = None
     if middle.shape[-1]:

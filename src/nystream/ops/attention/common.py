@@ -116,6 +116,9 @@ def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Ti
         span = places[some].clamp(max=n + length - 1)
         seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
         k, v = (x[:, span].transpose(2, 3) for x in (key, value))
-        outs.append(scaled_dot_product_attention(queries[:, some], k, v, seen[:, :, None], scale=cfg.scale))
+        # Four dimensions: with five, torch takes the slow road, and its compiler a wrong one.
+        flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen[:, :, None]))
+        out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)
+        outs.append(out.unflatten(0, (q.shape[0], -1)))
     out = torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]
     return out.masked_fill(parallel.spoiled(bad, n, when).transpose(1, 2)[..., None], torch.nan)

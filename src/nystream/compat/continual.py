@@ -1,0 +1,232 @@
+"""continual-inference (Hedegaard and Iosifidis): its face for our modules, and weights from and to its encoders.
+
+The package computes the `co-full` family in a "paper" stack of post-norm blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Unpack
+
+import torch
+from torch import nn
+
+from nystream.compat.stateful import Continual, Warmup
+from nystream.compat.weights import Layer, Options, assemble
+from nystream.config.model import Stack
+from nystream.layers.attention import MultiheadAttention
+from nystream.layers.block import EncoderBlock
+from nystream.layers.encoder import StreamEncoder
+from nystream.models.stream_model import StreamModel
+
+
+def continual(module: MultiheadAttention | StreamEncoder | StreamModel, warmup: Warmup = "wait") -> Continual:
+    """`module` with its state inside, for users of continual-inference.
+
+    It has `forward`, `forward_step`, `forward_steps`, `get_state`, `set_state`, `clean_state`, `warm_up`,
+    `receptive_field` and `delay`, takes [B, E] a step and [B, E, T] otherwise, and works inside `co.Sequential`.
+    The package itself is needed only for that.
+
+    Args:
+        module: a MultiheadAttention, a StreamEncoder or a StreamModel; it is shared, not copied.
+        warmup: "wait" holds outputs back (None) until the window is full, "now" gives what there is.
+    """
+    try:
+        from nystream.compat.co_module import CoContinual
+    except ImportError:
+        return Continual(module, warmup)
+    return CoContinual(module, warmup)
+
+
+def from_continual(
+    encoder: nn.Module,
+    variant: str = "co-full-single",
+    window: int | None = None,
+    landmarks: int | None = None,
+    *,
+    stack: Stack = "paper",
+    attention_dropout: float = 0.0,
+    **options: Unpack[Options],
+) -> StreamEncoder:
+    """Take the weights of a `co.TransformerEncoder`, or of one of its layers, into any of the nine attentions.
+
+    The default streams the same numbers as the package. The package drops nothing between attention and residual; our
+    blocks do in training, if the feed-forward does.
+
+    Args:
+        encoder: a `co.TransformerEncoder`, or a layer from `co.SingleOutputTransformerEncoderLayer` or
+            `co.RetroactiveTransformerEncoderLayer`.
+        variant, landmarks, stack, attention_dropout, options: as for `from_torch`.
+        window: how many tokens n a token attends to; the package's `sequence_len` unless told.
+    """
+    co = _package()
+    kinds = (co.RetroactiveMultiheadAttention, co.SingleOutputMultiheadAttention)
+    if not isinstance(encoder, co.TransformerEncoder) and not (isinstance(encoder, nn.Module) and _is_layer(encoder)):
+        raise TypeError(
+            f"encoder is a {type(encoder).__name__}, but must be a co.TransformerEncoder or one of its layers: "
+            f"take it out of what holds it; nystream.from_torch takes torch's"
+        )
+    layers = [_layer(layer, f"layer {i}", kinds) for i, layer in enumerate(_layers(encoder))]
+    if not layers:
+        raise ValueError("encoder has no layers, and at least one is needed")
+    lengths: list[int] = sorted({layer.attention.sequence_len for layer in layers})  # type: ignore[misc]
+    if window is None and len(lengths) > 1:
+        raise ValueError(f"encoder has layers of sequence_len {', '.join(map(str, lengths))}; give window=")
+    norm = encoder._modules.get("norm")
+    new = assemble(
+        layers,
+        None if norm is None else _layer_norm(norm, "norm"),
+        variant=variant,
+        window=lengths[0] if window is None else window,
+        landmarks=landmarks,
+        stack=stack,
+        attention_dropout=attention_dropout,
+        options=options,
+    )
+    return new.train(encoder.training)
+
+
+def to_continual(encoder: StreamEncoder) -> Any:
+    """A `co.TransformerEncoder` with the weights of an encoder of full attention, continual or not.
+
+    It gives the newest row of every full window. Layers between the first and the last, which the package does not
+    build, are the package's single-output layers over n rows. The first layer's residual is `AlignedUnity`. In training
+    it drops nothing between attention and residual, where our blocks do.
+    """
+    co = _package()
+    _check_expressible(encoder)
+    cfg = encoder.config
+    first = cfg.blocks[0]
+    weight = encoder.blocks[0].linear1.weight
+
+    def layer(kind: Any) -> Any:
+        # The factory turns the name "gelu" into ReLU, and cannot convert torch's function: so a module, of its own.
+        factory = co.TransformerEncoderLayerFactory(
+            d_model=cfg.embed_dim,
+            nhead=first.num_heads,
+            dim_feedforward=cfg.ff_dim,
+            dropout=cfg.dropout,
+            activation=nn.GELU() if cfg.activation == "gelu" else nn.ReLU(),
+            layer_norm_eps=cfg.norm_eps,
+            device=weight.device,
+            dtype=weight.dtype,
+            sequence_len=cfg.window,
+        )
+        return factory("single_output" if kind.value == "regular" else kind)
+
+    norm = encoder.norm if isinstance(encoder.norm, nn.LayerNorm) else None
+    new = co.TransformerEncoder(layer, len(encoder.blocks), _copy_of(norm))
+    kinds = (co.RetroactiveMultiheadAttention, co.SingleOutputMultiheadAttention)
+    for theirs, block in zip(_layers(new), encoder.blocks, strict=True):
+        _fill(_layer(theirs, "layer", kinds), block)
+        residual = theirs[0].residual
+        if isinstance(residual, co.transformer.RetroactiveUnity):
+            from nystream.compat.co_module import AlignedUnity
+
+            theirs[0].residual = AlignedUnity(residual.delay)
+    return new.train(encoder.training)
+
+
+def _package() -> ModuleType:
+    try:
+        import continual as co  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ImportError(
+            "the package continual-inference is not installed: pip install continual-inference"
+        ) from error
+    return co
+
+
+def _is_layer(module: nn.Module) -> bool:
+    children = list(module._modules.values())
+    return len(children) == 2 and "self_attn" in getattr(children[0], "_modules", {})
+
+
+def _layers(encoder: nn.Module) -> Iterator[Any]:
+    return (module for module in encoder.modules() if _is_layer(module))
+
+
+def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
+    """The parts of one of the package's layers, retroactive or single-output."""
+    attention, rows = layer[0].self_attn, getattr(layer[1], "fn", layer[1])
+    if not isinstance(attention, kinds):
+        raise TypeError(f"{where}.self_attn is a {type(attention).__name__}, but must be one of the package's")
+    if getattr(attention, "query_index", -1) != -1:
+        raise ValueError(
+            f"{where} has query_index={attention.query_index}, but a block answers for the newest token: "
+            f"query_index must be -1"
+        )
+    block = rows._ff_block
+    feed_forward = getattr(block, "fn", None) or block[1]
+    activation = getattr(feed_forward.activation, "fn", feed_forward.activation)
+    drop = feed_forward.dropout.p
+    return Layer(
+        where,
+        attention,
+        feed_forward.linear1,
+        feed_forward.linear2,
+        _layer_norm(rows.norm1, f"{where}.norm1"),
+        _layer_norm(rows.norm2, f"{where}.norm2"),
+        activation,
+        False,
+        (drop, drop, feed_forward.dropout2.p),
+    )
+
+
+def _layer_norm(module: Any, where: str) -> nn.LayerNorm:
+    norm = getattr(module, "fn", module)
+    if not isinstance(norm, nn.LayerNorm):
+        raise TypeError(f"{where} is a {type(norm).__name__}, but must be a torch.nn.LayerNorm")
+    return norm
+
+
+def _check_expressible(encoder: object) -> None:
+    """Refuse what the package has no layers for."""
+    if not isinstance(encoder, StreamEncoder):
+        raise TypeError(
+            f"encoder is a {type(encoder).__name__}, but must be a StreamEncoder (that of a model is model.encoder)"
+        )
+    cfg = encoder.config
+    instead = "nystream.continual(encoder) makes it usable beside the package's modules as it is"
+    for block in cfg.blocks:
+        if block.low_rank:
+            raise ValueError(f"variant {block.variant!r} has landmarks, which the package does not know; {instead}")
+    if cfg.norm != "post":
+        raise ValueError(f"norm={cfg.norm!r}, but the package's layers are post-norm; {instead}")
+    if cfg.stack == "deep" and len(cfg.blocks) > 1:
+        raise ValueError(f"stack='deep', but the package's encoders are what stack='paper' is; {instead}")
+    if cfg.update_size > 1:
+        raise ValueError(
+            f"update_size={cfg.update_size}, but the package takes one token a step, so it must be 1; {instead}"
+        )
+    if cfg.window == 1 and len(cfg.blocks) > 1:
+        raise ValueError(f"window=1, but the package's retroactive layers need at least 2 tokens; {instead}")
+    if len({block.num_heads for block in cfg.blocks}) > 1:
+        raise ValueError(f"the blocks have different numbers of heads, but the package's layers are alike; {instead}")
+
+
+def _copy_of(norm: nn.LayerNorm | None) -> nn.LayerNorm | None:
+    if norm is None:
+        return None
+    new = nn.LayerNorm(norm.normalized_shape, eps=norm.eps, device=norm.weight.device, dtype=norm.weight.dtype)
+    new.load_state_dict(norm.state_dict())
+    return new
+
+
+@torch.no_grad()
+def _fill(layer: Layer, block: EncoderBlock) -> None:
+    """Copy a block's weights into one of the package's layers; biases that it lacks are zero."""
+    theirs, ours = layer.attention, block.attention
+    theirs.dropout = ours.config.dropout
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
+    theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
+    theirs.out_proj.weight.copy_(ours.out_proj.weight)
+    if ours.config.bias:
+        theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
+        theirs.out_proj.bias.copy_(ours.out_proj.bias)
+    else:
+        theirs.in_proj_bias.zero_()
+        theirs.out_proj.bias.zero_()
+    for name in ("linear1", "linear2", "norm1", "norm2"):
+        getattr(layer, name).load_state_dict(getattr(block, name).state_dict())

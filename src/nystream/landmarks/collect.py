@@ -1,0 +1,187 @@
+"""A uniform sample of the tokens that one attention sees, in memory that does not grow with the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nystream.layers import checks
+from nystream.layers.encoder import StreamEncoder
+from nystream.models.stream_model import StreamModel
+from nystream.ops.precision import accumulator
+from nystream.progress import track
+
+AT_ONCE = 1 << 22  # numbers of a layer's output that are computed at a time, whatever the size of a batch
+
+
+class Reservoir:
+    """`size` rows of a stream of rows, each set of them as likely as any other (Vitter's Algorithm R).
+
+    Row number i (from 1) takes place i while i <= size; after that it takes a place with probability size / i, any one.
+    One random number a row, so the sample does not depend on how the stream is cut into pieces.
+    """
+
+    def __init__(self, size: int, width: int, dtype: torch.dtype, seed: SeedSequence | int) -> None:
+        self.size = size
+        self.seen = 0
+        self._dtype = dtype
+        self._random = np.random.default_rng(seed)
+        # Pages that are never written to are never backed by memory: few rows cost little, whatever the size.
+        self._held: NDArray[Any] = np.empty((size, width), np.float64 if dtype == torch.float64 else np.float32)
+
+    def add(self, rows: Tensor) -> None:
+        """Offer the next rows [rows, width], on any device; only those that are taken are copied."""
+        count = len(rows)
+        places = np.arange(self.seen, self.seen + count)
+        late = max(0, min(count, count - (self.size - self.seen)))  # rows that come when all places are taken
+        if late:
+            numbers = places[count - late :] + 1
+            places[count - late :] = (self._random.random(late) * numbers).astype(np.int64)
+        self.seen += count
+        taken = np.flatnonzero(places < self.size)
+        # Of several rows for one place the last one stays; an assignment to repeated indices would promise no order.
+        place, last = np.unique(places[taken][::-1], return_index=True)
+        taken = taken[::-1][last]
+        if len(taken):
+            chosen = rows[torch.from_numpy(taken).to(rows.device)]
+            self._held[place] = chosen.to("cpu", self._dtype).numpy()
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The sample [min(seen, size), width], without a copy."""
+        return self._held[: min(self.seen, self.size)]
+
+
+def collect(
+    model: StreamModel | StreamEncoder,
+    batches: Iterable[Any],
+    layer: int,
+    size: int,
+    offset: int | None,
+    seed: SeedSequence,
+    progress: bool | None,
+) -> Reservoir:
+    """A sample of what the attention of block `layer` sees of `batches`, in one pass."""
+    encoder = model.encoder if isinstance(model, StreamModel) else model
+    weight = encoder.blocks[0].linear1.weight
+    for_sample, for_offsets = seed.spawn(2)
+    reservoir = Reservoir(size, encoder.config.embed_dim, accumulator(weight.dtype), for_sample)
+    draw = np.random.default_rng(for_offsets)
+    width = model.config.input_dim if isinstance(model, StreamModel) else encoder.config.embed_dim
+    with track(f"tokens of block {layer}, batches", _length(batches), progress) as advance:
+        for number, batch in enumerate(batches):
+            name = f"x of batches[{number}]"
+            x = _floats(name, batch, weight.dtype)
+            checks.sequence(name, x, width, "input_dim" if isinstance(model, StreamModel) else "embed_dim")
+            _check_finite(name, x)
+            starts = _starts(model, x.shape[0], offset, draw)
+            for piece, start in _pieces(x, starts, encoder, layer):
+                rows = _seen_by(model, piece.to(weight.device, weight.dtype), layer, start, name)
+                if not _all_finite(rows):
+                    raise ValueError(
+                        f"{name} is finite, but not what the attention of block {layer} sees of it: a weight or a "
+                        f"scaler of the model is not finite, or the numbers are too large for {weight.dtype}"
+                    )
+                reservoir.add(rows)
+            advance(note=f"{reservoir.seen:,} tokens")
+    return reservoir
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without a graph; every module's training flag is put back as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _seen_by(model: StreamModel | StreamEncoder, x: Tensor, layer: int, start: Tensor, name: str) -> Tensor:
+    # For the model alone, not for the loop over the batches: what makes them may be the user's code.
+    with evaluating(model):
+        try:
+            if isinstance(model, StreamModel):
+                return model.tokens(x, layer, start.to(x.device))
+            return model.tokens(x, layer)
+        except Exception as error:
+            error.add_note(f"while collecting the tokens of block {layer} from {name}")
+            raise
+
+
+def _pieces(x: Tensor, starts: Tensor, encoder: StreamEncoder, layer: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """x [B, T, width] as parts that fit, whole sequences where they do, and where each starts on the circle.
+
+    The blocks of a window stack see windows side by side, so a long sequence may be cut where one ends. In a deep stack
+    what block 1 sees of a token depends on many before it: there a sequence stays whole.
+    """
+    cfg = encoder.config
+    wide = cfg.embed_dim + (cfg.ff_dim or 0 if layer else 0)
+    some, length = max(1, AT_ONCE // (x.shape[1] * wide)), x.shape[1]
+    if layer == 0 or not cfg.cascade:
+        length = max(1, AT_ONCE // (cfg.window * wide)) * cfg.window
+    for rows, start in zip(x.split(some), starts.split(some), strict=True):
+        for at in range(0, x.shape[1], length):
+            yield rows[:, at : at + length], start + at
+
+
+def _starts(model: nn.Module, batch: int, offset: int | None, draw: np.random.Generator) -> Tensor:
+    """[B] positions of the first tokens: the given one, or any that a stream's window can begin with."""
+    if offset is not None or not isinstance(model, StreamModel):
+        return torch.full((batch,), offset or 0)
+    positions = model.config.num_positions
+    assert positions is not None
+    # Tokens that arrive together keep their places within the group.
+    turns = (draw.random(batch) * positions).astype(np.int64) * model.config.update_size
+    return torch.from_numpy(turns % positions)
+
+
+def _floats(name: str, batch: Any, dtype: torch.dtype) -> Tensor:
+    """The x of a batch of x or (x, y, ...)."""
+    x = batch[0] if isinstance(batch, list | tuple) and batch else batch
+    if isinstance(x, Tensor):
+        if not x.is_floating_point():
+            raise TypeError(f"{name} is {x.dtype}, but must be floating point; convert it as for training: x.float()")
+        return x.detach()
+    if isinstance(x, np.ndarray):
+        if not np.issubdtype(x.dtype, np.floating):
+            raise TypeError(f"{name} is {x.dtype}, but must be floating point; convert it as for training")
+        # A copy, because torch takes neither foreign byte orders nor arrays that it may not write to.
+        return torch.from_numpy(x.astype(np.float64 if dtype == torch.float64 else np.float32))
+    raise TypeError(
+        f"{name} is a {type(x).__name__}, but must be a torch.Tensor or a numpy array; "
+        f"a batch is x, or a list or tuple that begins with it"
+    )
+
+
+def _check_finite(name: str, x: Tensor) -> None:
+    if _all_finite(x):
+        return
+    bad = ~x.isfinite().all(-1)  # [B, T]
+    row, token = bad.nonzero()[0].tolist()
+    raise ValueError(
+        f"{name} has {int(bad.sum()):,} of {bad.numel():,} tokens with values that are not finite (NaN or Inf), "
+        f"the first at [{row}, {token}]; fill or drop them"
+    )
+
+
+def _all_finite(x: Tensor) -> bool:
+    # A sum takes a tenth of the time, and NaN and Inf never leave it; it may overflow, which the second look tells.
+    return bool(x.sum().isfinite()) or bool(x.isfinite().all())
+
+
+def _length(batches: Iterable[Any]) -> int | None:
+    try:
+        return len(batches)  # type: ignore[arg-type]
+    except TypeError:  # a generator, or a DataLoader of an iterable data set
+        return None

@@ -1,0 +1,230 @@
+"""Fit the fixed landmarks of one block to training data.
+
+    Q̃, K̃ = the centres of m-means of the Q-tokens and of the K-tokens, for each head          (method "qk")
+    Q̃ = X̃ W_Q, K̃ = X̃ W_K with the centres X̃ of m-means of the attention's inputs             (method "x")
+
+In self-attention Q and K are projections of the same X, so only X is sampled. The second form clusters once and gives
+pairs (q̃ᵢ, k̃ᵢ), but spends its m centres on all heads together; the first is the paper's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nystream.config import AttentionConfig
+from nystream.config.checks import one_of, positive_int
+from nystream.landmarks import kmeans
+from nystream.landmarks.collect import collect
+from nystream.layers.attention import MultiheadAttention
+from nystream.layers.encoder import StreamEncoder
+from nystream.models.stream_model import StreamModel
+from nystream.ops.precision import accumulator
+from nystream.progress import track
+
+Method = Literal["qk", "x"]
+
+
+class LandmarkReport(NamedTuple):
+    """What `fit_landmarks` did. Inertias are shares of a head's variance: 0 where every token is a landmark."""
+
+    layer: int
+    method: str
+    tokens_seen: int
+    tokens_used: int
+    q_inertia: tuple[float, ...]  # [H]
+    k_inertia: tuple[float, ...]  # [H]
+
+
+class Heads(NamedTuple):
+    """What a projection does to the inputs of each head."""
+
+    weight: NDArray[Any]  # [H, D, E]
+    bias: NDArray[Any]  # [H, D]
+
+    def project(self, x: NDArray[Any], head: int) -> NDArray[Any]:
+        rows: NDArray[Any] = x @ self.weight[head].T  # [N, D]
+        rows += self.bias[head]
+        return rows
+
+
+def fit_landmarks(
+    model: StreamModel | StreamEncoder,
+    batches: Iterable[Any],
+    tokens: int = 50_000,
+    layer: int = 0,
+    seed: int = 0,
+    *,
+    method: Method = "qk",
+    offset: int | None = None,
+    n_init: int = 1,
+    progress: bool | None = None,
+) -> LandmarkReport:
+    """Set the fixed landmarks of one block to cluster centres of its tokens, and compute Γ†.
+
+    The batches are read once. Memory does not grow with their number: a uniform sample of the tokens is kept. The same
+    seed, batches and weights give the same landmarks. After an error the model is as it was.
+
+    Args:
+        model: its block `layer` has fixed landmarks. In a stack, blocks are fitted in order, from 0.
+        batches: training data, an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
+            or numpy arrays, on any device. For a StreamEncoder x [B, any T, E].
+        tokens: size of the sample that is clustered.
+        layer: the block, from 0.
+        seed: of the sample, the offsets and the clustering.
+        method: "qk" clusters the queries and the keys of every head apart; "x" clusters the attention's inputs once and
+            projects the centres, which makes pairs, as `pinv="none"` needs.
+        offset: position of the first token of every sequence; drawn for each unless told, as streams meet every
+            rotation of the circular positions. 0 for streams that always start afresh.
+        n_init: how often each clustering starts afresh; the best one counts.
+        progress: True for a bar, False for none, None for one on a terminal.
+
+    Returns:
+        How many tokens were seen and used, and how much of the variance of each head the landmarks leave.
+    """
+    _check_numbers(tokens, layer, seed, n_init, offset)
+    one_of("method", method, ("qk", "x"))
+    attention = _attention(model, batches, layer, offset)
+    cfg = attention.config
+    if tokens < cfg.m:
+        raise ValueError(
+            f"tokens={tokens} is less than the m={cfg.m} landmarks of block {layer}; sample at least {cfg.m}"
+        )
+    if cfg.pinv == "none" and method == "qk":
+        raise ValueError(
+            f"block {layer} has pinv='none', which needs landmarks in pairs (q̃ᵢ, k̃ᵢ), but method='qk' clusters queries "
+            f"and keys apart; use method='x', or another pinv"
+        )
+    kmeans.require()
+    for_tokens, for_means = SeedSequence(seed).spawn(2)
+    sample = collect(model, batches, layer, tokens, offset, for_tokens, progress)
+    if sample.seen < cfg.m:
+        held = f"{sample.seen} tokens" if sample.seen else "no tokens at all"
+        raise ValueError(f"batches held {held}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}")
+    cluster = _cluster_qk if method == "qk" else _cluster_x
+    centres, inertia = cluster(sample.rows, attention, layer, for_means, n_init, progress)
+    weight = attention.q_proj.weight
+    # In the model's dtype first, so that what it cannot hold is refused before anything is set.
+    q_tilde, k_tilde = (torch.from_numpy(c).to(weight.device, weight.dtype) for c in centres)
+    attention.set_landmarks(q_tilde, k_tilde)
+    heads = cfg.num_heads
+    return LandmarkReport(layer, method, sample.seen, len(sample.rows), tuple(inertia[:heads]), tuple(inertia[heads:]))
+
+
+def _cluster_qk(
+    x: NDArray[Any],
+    attention: MultiheadAttention,
+    layer: int,
+    seed: SeedSequence,
+    n_init: int,
+    progress: bool | None,
+) -> tuple[NDArray[Any], list[float]]:
+    """Centres [2, H, m, D] of the Q-tokens and of the K-tokens, and the inertia of each clustering."""
+    cfg = attention.config
+
+    def job(heads: Heads, letter: str, head: int, state: int) -> kmeans.Clusters:
+        # Projected by the worker, so that only the heads that are being clustered are in memory.
+        name = f"block {layer}, head {head}, {letter}"
+        return kmeans.m_means(heads.project(x, head), cfg.m, state, n_init, name)
+
+    both = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
+    states = seed.generate_state(len(both)).tolist()
+    jobs = [partial(job, *one, state) for one, state in zip(both, states, strict=True)]
+    with track(f"m-means of block {layer}, heads of Q and K", len(jobs), progress) as advance:
+        found = kmeans.at_once(jobs, advance)
+    centres = np.stack([clusters.centres for clusters in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
+    return centres, [clusters.inertia for clusters in found]
+
+
+def _cluster_x(
+    x: NDArray[Any],
+    attention: MultiheadAttention,
+    layer: int,
+    seed: SeedSequence,
+    n_init: int,
+    progress: bool | None,
+) -> tuple[NDArray[Any], list[float]]:
+    """Centres [2, H, m, D] of X as queries and as keys, and the inertia that its clusters have in each head."""
+    cfg = attention.config
+    state = int(seed.generate_state(1)[0])
+    with track(f"m-means of block {layer}, inputs", 1, progress) as advance:
+        whole = partial(kmeans.m_means, x, cfg.m, state, n_init, f"block {layer}, X")
+        (clusters,) = kmeans.at_once([whole], advance)
+
+    def job(heads: Heads, head: int) -> tuple[NDArray[Any], float]:
+        centres, rows = heads.project(clusters.centres, head), heads.project(x, head)
+        scatter = kmeans.total(rows)
+        rows -= centres[clusters.labels]
+        return centres, kmeans.share(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
+
+    jobs = [partial(job, heads, head) for heads, _ in _both(attention) for head in range(cfg.num_heads)]
+    with track(f"centres of block {layer}, heads of Q and K", len(jobs), progress) as advance:
+        found = kmeans.at_once(jobs, advance)
+    centres = np.stack([c for c, _ in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
+    return centres, [inertia for _, inertia in found]
+
+
+def _both(attention: MultiheadAttention) -> list[tuple[Heads, str]]:
+    return [(_heads(attention.q_proj, attention.config), "Q"), (_heads(attention.k_proj, attention.config), "K")]
+
+
+def _heads(layer: nn.Linear, cfg: AttentionConfig) -> Heads:
+    bias: Tensor | None = layer.bias
+    weight = _array(layer.weight).reshape(cfg.num_heads, cfg.head_dim, cfg.embed_dim)
+    if bias is None:
+        return Heads(weight, np.zeros_like(weight, shape=(cfg.num_heads, cfg.head_dim)))
+    return Heads(weight, _array(bias).reshape(cfg.num_heads, cfg.head_dim))
+
+
+def _array(x: Tensor) -> NDArray[Any]:
+    return x.detach().to("cpu", accumulator(x.dtype)).numpy()
+
+
+def _attention(
+    model: StreamModel | StreamEncoder, batches: Iterable[Any], layer: int, offset: int | None
+) -> MultiheadAttention:
+    """The attention whose landmarks are to be fitted, where all that it needs is there."""
+    if not isinstance(model, StreamModel | StreamEncoder):
+        raise TypeError(f"model is a {type(model).__name__}, but must be a StreamModel or a StreamEncoder")
+    if isinstance(batches, Tensor | np.ndarray) or not isinstance(batches, Iterable):
+        raise TypeError(
+            f"batches is a {type(batches).__name__}, but must be an iterable of batches, each x or (x, y, ...); "
+            f"for a single one, give a list: [x]"
+        )
+    if offset is not None and not isinstance(model, StreamModel):
+        raise ValueError(f"offset={offset}, but a StreamEncoder has no positions; leave it out, or give a StreamModel")
+    blocks = (model.encoder if isinstance(model, StreamModel) else model).blocks
+    if not 0 <= layer < len(blocks):
+        raise ValueError(f"layer={layer} is not one of the {len(blocks)} blocks, 0 to {len(blocks) - 1}")
+    attention = blocks[layer].attention
+    if not attention.config.fixed:
+        also = "" if attention.config.landmarks else ", landmarks=..."
+        raise ValueError(
+            f"layer={layer} is of variant {attention.config.variant!r}, which has no fixed landmarks to fit; "
+            f"make a model that has: model.convert(variant='co-fixed-single'{also})"
+        )
+    for before, block in enumerate(blocks[:layer]):
+        held = block.attention
+        if held.config.fixed and not all(bool(x.isfinite().all()) for x in (held.q_tilde, held.k_tilde)):
+            raise RuntimeError(
+                f"layer={layer} sees what block {before} returns, but that has no landmarks yet; fit the blocks in "
+                f"order: fit_landmarks(model, batches, layer={before}) first"
+            )
+    return attention
+
+
+def _check_numbers(tokens: int, layer: int, seed: int, n_init: int, offset: int | None) -> None:
+    positive_int("tokens", tokens)
+    positive_int("n_init", n_init)
+    for name, value in (("layer", layer), ("seed", seed), ("offset", 0 if offset is None else offset)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
+    if seed < 0:
+        raise ValueError(f"seed={seed} must be at least 0")

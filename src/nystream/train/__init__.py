@@ -1,0 +1,25 @@
+"""Training: data, tasks, the loop, many models at once, and the two phases that give fixed landmarks."""
+
+from nystream.train.config import TrainConfig
+from nystream.train.data import StreamData, WindowData
+from nystream.train.loop import FitResult, fit
+from nystream.train.many import fit_many
+from nystream.train.predict import evaluate, predict
+from nystream.train.tasks import Classification, Detection, Forecasting, Task
+from nystream.train.two_phase import train_two_phase
+
+__all__ = [
+    "Classification",
+    "Detection",
+    "FitResult",
+    "Forecasting",
+    "StreamData",
+    "Task",
+    "TrainConfig",
+    "WindowData",
+    "evaluate",
+    "fit",
+    "fit_many",
+    "predict",
+    "train_two_phase",
+]

@@ -1,0 +1,64 @@
+"""Several processes, started by torchrun: each takes its share of every batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+
+class World(NamedTuple):
+    """This process among the others."""
+
+    rank: int = 0
+    size: int = 1
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum of x over all processes."""
+        if self.size > 1:
+            x = x.clone()
+            dist.all_reduce(x)
+        return x
+
+    def gather(self, x: Tensor, device: torch.device) -> Tensor:
+        """The rows [., ...] of all processes, one process after another, on the CPU."""
+        if self.size == 1:
+            return x
+        counts = torch.zeros(self.size, dtype=torch.long, device=device)
+        counts[self.rank] = len(x)
+        counts = self.total(counts)
+        padded = x.new_zeros(int(counts.max()), *x.shape[1:]).to(device)
+        padded[: len(x)] = x.to(device)
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)]).cpu()
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+
+@contextmanager
+def world(model: nn.Module) -> Iterator[World]:
+    """Join the processes that torchrun started, if it did; a model on a GPU moves to this process's own."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1 or not dist.is_available():
+        yield World()
+        return
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        model.to(torch.device("cuda", torch.cuda.current_device()))
+    joined = dist.is_initialized()
+    if not joined:
+        dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        if not joined:
+            dist.destroy_process_group()

@@ -1,0 +1,57 @@
+"""What a run says about itself: a line of JSON an epoch, and TensorBoard's scalars."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+METRICS = "metrics.jsonl"
+
+
+class Log:
+    """Writes into the folder of a run; nowhere if there is none."""
+
+    def __init__(self, folder: Path | None, tensorboard: bool, history: list[dict[str, Any]], step: int) -> None:
+        self.folder, self.writer = folder, None
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        # A run that goes on from a checkpoint forgets what it had written after it.
+        (folder / METRICS).write_text("".join(json.dumps(line) + "\n" for line in history), encoding="utf-8")
+        if tensorboard:
+            self.writer = _writer(folder / "tensorboard", step)
+
+    def scalars(self, step: int, **values: float) -> None:
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(name, value, step)
+
+    def epoch(self, line: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if self.writer is not None:
+            for group in ("train_loss", "valid"):
+                for member, values in enumerate(line.get(group) or []):
+                    named = values.items() if isinstance(values, dict) else [("", values)]
+                    for name, value in named:
+                        suffix = f"/{member}" if len(line[group]) > 1 else ""
+                        self.writer.add_scalar(f"{group}{'/' if name else ''}{name}{suffix}", value, line["step"])
+            self.writer.flush()
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _writer(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "scalars for TensorBoard need it: pip install 'nystream[train]', or pass tensorboard=False",
+            name="tensorboard",
+        ) from error
+    return SummaryWriter(str(folder), purge_step=step)

@@ -1,0 +1,270 @@
+"""The training loop, for one model or for many at once.
+
+Every update is a function of the seed and its number, so a run that was killed goes on from its last checkpoint to the
+very weights that it would have had.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from nystream.models import StreamModel
+from nystream.progress import track
+from nystream.train import checkpoint
+from nystream.train.config import TrainConfig
+from nystream.train.data import Data
+from nystream.train.distributed import World, world
+from nystream.train.log import Log
+from nystream.train.schedule import share
+from nystream.train.single import Single
+from nystream.train.tasks import Task
+
+Line = dict[str, Any]
+
+CHECKED = 100  # updates after which the loss is looked at, at the latest
+
+
+class Engine(Protocol):
+    """What is trained: `members` models in step."""
+
+    members: int
+    updates: int
+
+    def step(self, epoch: int, index: int, lr: float) -> Tensor: ...
+
+    def evaluate(self) -> list[dict[str, float]] | None: ...
+
+    def keep(self, member: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def tensors(self) -> dict[str, Tensor]: ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None: ...
+
+
+@dataclass
+class FitResult:
+    """What came of a training run: the best validation score and its epoch (from 1), and a line for every epoch."""
+
+    best: dict[str, float]
+    best_epoch: int
+    history: list[Line]
+
+
+@dataclass
+class Progress:
+    """Where a run stands, in what JSON can hold."""
+
+    epoch: int = 0
+    index: int = 0
+    losses: list[float] = field(default_factory=list)  # sums over the updates of this epoch
+    best: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: list[int] = field(default_factory=list)
+    stopped: list[bool] = field(default_factory=list)
+    factor: float = 1.0  # of the learning rate, by "plateau"
+    waited: int = 0  # epochs since the factor fell or the score rose
+    history: list[Line] = field(default_factory=list)
+    done: bool = False
+
+
+def fit(
+    model: StreamModel,
+    train: Data,
+    valid: Data | None = None,
+    config: TrainConfig | None = None,
+    *,
+    task: Task,
+    folder: str | os.PathLike[str] | None = None,
+    tensorboard: bool = True,
+    progress: bool | None = None,
+) -> FitResult:
+    """Train a model in place, on the device that it is on, and leave it with its best weights, in eval mode.
+
+    Args:
+        model: the model.
+        train: `WindowData` or `StreamData`.
+        valid: data by which the best weights are selected; the last ones are kept where there are none.
+        config: how to train.
+        task: `Classification`, `Detection` or `Forecasting`.
+        folder: where checkpoints, metrics and the model go. A run that is there already goes on where it was.
+        tensorboard: whether scalars for TensorBoard are written into the folder too.
+        progress: whether a bar is shown; where standard error is a terminal unless told.
+
+    Under torchrun every process takes its share of each batch.
+    """
+    config = config or TrainConfig()
+    with world(model) as here:
+        engine = Single(model, train, valid, task, config, here)
+        data = [part.fingerprint for part in (train, valid) if part is not None and folder is not None]
+        about = {"model": model.config.to_dict(), "train": config.to_dict(), "task": repr(task), "data": data}
+        done = run(engine, config, task, about, folder, tensorboard, progress, here)
+        if folder is not None and here.rank == 0:
+            model.save_pretrained(Path(folder) / "model")
+        here.wait()
+    return results(done)[0]
+
+
+def run(
+    engine: Engine,
+    config: TrainConfig,
+    task: Task,
+    about: Line,
+    folder: str | os.PathLike[str] | None,
+    tensorboard: bool,
+    progress: bool | None,
+    here: World,
+) -> Progress:
+    """Train until the end, early or not; from the checkpoint in `folder` if there is one."""
+    path = None if folder is None else Path(folder)
+    now = _resume(engine, path, about) or Progress()
+    if now.done:
+        engine.finish()
+        return now
+    total = config.epochs * engine.updates
+    first = now.epoch * engine.updates + now.index
+    log = Log(path if here.rank == 0 else None, tensorboard, now.history, first)
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices), track("training", total, progress if here.rank == 0 else False) as advance:
+        advance(first)
+        while True:
+            began, lr = time.monotonic(), 0.0
+            losses: Tensor | float = 0.0  # stays where the model is: to look at it would make a GPU wait
+            for index in range(now.index, engine.updates):
+                number = now.epoch * engine.updates + index + 1
+                lr = config.lr * now.factor * share(number - 1, total, config)
+                losses = losses + engine.step(now.epoch, index, lr).double()
+                advance(1)
+                last = index + 1 == engine.updates
+                due = config.checkpoint_every is not None and number % config.checkpoint_every == 0
+                if last or due or number % CHECKED == 0:
+                    now.index, now.losses = index + 1, _summed(now.losses, losses, now.epoch, index)
+                    losses = 0.0
+                if due and not last:
+                    _save(engine, path, about, now, here)
+            finished = _close_epoch(engine, config, task, now, lr, time.monotonic() - began)
+            log.epoch(now.history[-1])
+            advance(0, _note(now))
+            _save(engine, path, about, now, here)
+            if finished:
+                break
+    log.close()
+    engine.finish()
+    return now
+
+
+def results(now: Progress) -> list[FitResult]:
+    """One for each member."""
+    return [
+        FitResult(best, epoch, [_of_member(line, member) for line in now.history])
+        for member, (best, epoch) in enumerate(zip(now.best, now.best_epoch, strict=True))
+    ]
+
+
+def _close_epoch(engine: Engine, config: TrainConfig, task: Task, now: Progress, lr: float, seconds: float) -> bool:
+    """Validate, select, and decide whether this was the last epoch."""
+    scores, losses = engine.evaluate(), [total / engine.updates for total in now.losses]
+    now.epoch, now.index, now.losses = now.epoch + 1, 0, []
+    improved = [_improves(now, member, scores, task) for member in range(engine.members)]
+    for member, better in enumerate(improved):
+        if better:
+            engine.keep(member)
+    if not now.best_epoch:
+        now.best, now.best_epoch = [{} for _ in improved], [0 for _ in improved]
+        now.stopped = [False for _ in improved]
+    for member, better in enumerate(improved):
+        if better:
+            now.best[member] = scores[member] if scores else {"loss": losses[member]}
+            now.best_epoch[member] = now.epoch
+        elif config.patience is not None and now.epoch - now.best_epoch[member] >= config.patience:
+            now.stopped[member] = True
+    now.waited = 0 if any(improved) else now.waited + 1
+    if config.schedule == "plateau" and now.waited >= config.plateau_patience:
+        now.factor, now.waited = now.factor * config.plateau_factor, 0
+    line: Line = {"epoch": now.epoch, "step": now.epoch * engine.updates, "lr": lr, "seconds": round(seconds, 3)}
+    now.history.append(line | {"train_loss": losses, "valid": scores})
+    now.done = now.epoch == config.epochs or all(now.stopped)
+    return now.done
+
+
+def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None, task: Task) -> bool:
+    """Whether this epoch's weights are the best so far; without validation, the last ones are."""
+    if scores is None or not now.best_epoch:
+        return True
+    if now.stopped[member]:
+        return False
+    (name, new), old = next(iter(scores[member].items())), now.best[member]
+    if math.isnan(new):
+        return False
+    return new > old[name] if task.higher_is_better else new < old[name]
+
+
+def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None:
+    found = None if folder is None else checkpoint.load(folder)
+    if found is None:
+        return None
+    tensors, written = found
+    if written["about"] != _plain(about):
+        different = _differences(written["about"], _plain(about))
+        raise ValueError(f"{folder} holds another run: {different}; use a new folder")
+    engine.load(tensors)
+    return Progress(**written["progress"])
+
+
+def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here: World) -> None:
+    if folder is not None and here.rank == 0:
+        checkpoint.save(folder, engine.tensors(), {"about": about, "progress": dataclasses.asdict(now)})
+
+
+def _plain(about: Line) -> Any:
+    """As JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(about))
+
+
+def _differences(theirs: Line, ours: Line) -> str:
+    parts = []
+    for group in ours:
+        a, b = theirs.get(group), ours[group]
+        if isinstance(a, dict) and isinstance(b, dict):
+            parts += [f"{k} is {a.get(k)!r} there and {b[k]!r} here" for k in b if a.get(k) != b[k]]
+        elif a != b:
+            parts.append(f"{group} is {a!r} there and {b!r} here")
+    return ", ".join(parts) or "other fields"
+
+
+def _summed(before: list[float], losses: Tensor, epoch: int, index: int) -> list[float]:
+    """The losses of the epoch so far, which must be finite."""
+    if not bool(losses.isfinite().all()):
+        raise FloatingPointError(
+            f"the loss is not finite in epoch {epoch + 1}, up to update {index + 1}: "
+            f"lower lr, set clip, or look for outliers in the data"
+        )
+    new = losses.tolist()
+    return [a + b for a, b in zip(before or [0.0] * len(new), new, strict=True)]
+
+
+def _note(now: Progress) -> str:
+    line = now.history[-1]
+    loss = sum(line["train_loss"]) / len(line["train_loss"])
+    text = f"epoch {now.epoch}, loss {loss:.4f}"
+    if line["valid"]:
+        name = next(iter(line["valid"][0]))
+        scores = [member[name] for member in line["valid"]]
+        text += f", {name} {sum(scores) / len(scores):.4f}"
+    return text
+
+
+def _of_member(line: Line, member: int) -> Line:
+    """A line of the history as one member alone would have written it."""
+    valid = line["valid"][member] if line["valid"] else None
+    return line | {"train_loss": line["train_loss"][member], "valid": valid}

@@ -1,0 +1,211 @@
+"""Many models of one config at once: their weights stacked, one call for all of them.
+
+The models differ in their seeds, their data and their weights; what they compute is the same, so `torch.func` runs it
+with one more dimension in front. On a GPU, where small models leave most of the machine idle, E of them cost little
+more than one.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nystream.models import StreamModel
+from nystream.train.config import TrainConfig
+from nystream.train.data import Data, seeded
+from nystream.train.distributed import World
+from nystream.train.loop import FitResult, results, run
+from nystream.train.objective import Objective, check_targets
+from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, set_lr
+from nystream.train.predict import evaluate
+from nystream.train.sampler import Sampler, order, sampler, updates, warm_up
+from nystream.train.single import autocast, part_of
+from nystream.train.tasks import Task
+
+
+class Many:
+    """The engine that trains E models in step."""
+
+    def __init__(
+        self,
+        models: Sequence[StreamModel],
+        trains: Sequence[Data],
+        valids: Sequence[Data] | None,
+        task: Task,
+        config: TrainConfig,
+        seeds: Sequence[int],
+    ) -> None:
+        self.models, self.task, self.config, self.seeds = models, task, config, seeds
+        self.members = len(models)
+        self.device = models[0].head.weight.device
+        for data in (*trains, *(valids or ())):
+            check_targets(task, data.y, models[0])
+        self.samplers: list[Sampler] = []
+        moved: dict[int, Data] = {}  # data that several models share are moved once
+        for data in trains:
+            moved.setdefault(id(data), data.to(self.device))
+            self.samplers.append(sampler(moved[id(data)], models[0].config, config))
+        self.valids = valids
+        counts = sorted({updates(one, config) for one in self.samplers})
+        if len(counts) > 1 or (config.steps_per_epoch is None and len({len(one) for one in self.samplers}) > 1):
+            sizes = ", ".join(str(len(one)) for one in self.samplers)
+            raise ValueError(
+                f"the models have {sizes} examples an epoch, but those that are trained at once need batches of one "
+                f"size: set steps_per_epoch={counts[0]}"
+            )
+        self.updates = counts[0]
+        # One skeleton that the stacked weights are lent to.
+        self.objective = Objective(copy.deepcopy(models[0]).train(), task, self.samplers[0])
+        parameters, buffers = stack_module_state([Objective(model, task, self.samplers[0]) for model in models])
+        self.parameters = {name: x.detach().clone().requires_grad_() for name, x in parameters.items()}
+        self.buffers = buffers
+        self.names = {x: name for name, x in self.parameters.items()}
+        self.optimizer = adamw(self.parameters.items(), config, stacked=True)
+        self.best = {name: x.detach().clone() for name, x in self.parameters.items()}
+        self._epoch, self._orders = -1, list[list[Tensor]]()
+
+    def step(self, epoch: int, index: int, lr: float) -> Tensor:
+        """One update of every model; the mean losses of their batches [E]."""
+        if self._epoch != epoch:
+            both = zip(self.samplers, self.seeds, strict=True)
+            self._epoch, self._orders = epoch, [order(one, self.config, seed, epoch) for one, seed in both]
+        drawn = seeded(self.seeds[0], 2, epoch, index)
+        torch.manual_seed(int(torch.randint(2**62, (1,), generator=drawn)))
+        batches = [
+            one.take(chosen[index], seeded(seed, 1, epoch, index))
+            for one, seed, chosen in zip(self.samplers, self.seeds, self._orders, strict=True)
+        ]
+        stacked = [torch.stack(parts) for parts in zip(*batches, strict=True)]
+        # The fused kernels of attention have no rule for one more dimension.
+        with autocast(self.device, self.config), sdpa_kernel(SDPBackend.MATH):
+            lent = {name: x.detach() for name, x in self.parameters.items()}
+            gradient, loss = vmap(grad_and_value(self._loss), randomness="different")(lent, self.buffers, *stacked)
+        self._clip(gradient)
+        for name, x in self.parameters.items():
+            x.grad = gradient[name]
+        set_lr(self.optimizer, lr)
+        self.optimizer.step()
+        return loss.detach()
+
+    def evaluate(self) -> list[dict[str, float]] | None:
+        """Scores of every model on its validation data, streaming."""
+        if self.valids is None:
+            return None
+        skip, size = warm_up(self.models[0].config, self.config), 2 * self.config.batch_size
+        scores = []
+        for member, (model, valid) in enumerate(zip(self.models, self.valids, strict=True)):
+            self._lend(model, self.parameters, member)
+            scores.append(evaluate(model, valid, self.task, size, skip))
+        return scores
+
+    def keep(self, member: int) -> None:
+        """The weights of one model as they are now are its best."""
+        for name, x in self.parameters.items():
+            self.best[name][member] = x.detach()[member]
+
+    def finish(self) -> None:
+        """Give every model its best weights."""
+        for member, model in enumerate(self.models):
+            self._lend(model, self.best, member)
+            model.eval()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint must hold."""
+        return {
+            **{f"model.{name}": x.detach() for name, x in self.parameters.items()},
+            **{f"best.{name}": x for name, x in self.best.items()},
+            **optimizer_tensors(self.optimizer, self.names),
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, x in part_of(tensors, "model.").items():
+                self.parameters[name].copy_(x)
+        self.best = {name: x.to(self.device) for name, x in part_of(tensors, "best.").items()}
+        load_optimizer(self.optimizer, self.names, tensors)
+
+    def _loss(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Tensor) -> Tensor:
+        total, count = functional_call(self.objective, (parameters, buffers), batch)
+        return total / count.clamp(min=1)
+
+    def _clip(self, gradient: dict[str, Tensor]) -> None:
+        """As `clip_grad_norm_`, of each model by itself."""
+        if self.config.clip is None:
+            return
+        norms = torch.stack([x.flatten(1).norm(dim=1) for x in gradient.values()]).norm(dim=0)  # [E]
+        share = (self.config.clip / (norms + 1e-6)).clamp(max=1.0)
+        for x in gradient.values():
+            x.mul_(share.reshape(-1, *[1] * (x.dim() - 1)))
+
+    @torch.no_grad()
+    def _lend(self, model: StreamModel, stacked: dict[str, Tensor], member: int) -> None:
+        for name, x in model.named_parameters():
+            x.copy_(stacked[f"model.{name}"][member])
+
+
+def fit_many(
+    models: Sequence[StreamModel],
+    train: Data | Sequence[Data],
+    valid: Data | Sequence[Data] | None = None,
+    config: TrainConfig | None = None,
+    *,
+    task: Task,
+    seeds: Sequence[int] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    tensorboard: bool = True,
+    progress: bool | None = None,
+) -> list[FitResult]:
+    """Train E models of one config together, in place; each ends up as `fit` alone would have left it.
+
+    Args:
+        models: the models, on one device, each with the weights that its seed gave it.
+        train: data for all of them, or one for each.
+        valid: likewise.
+        config: how to train, for all of them.
+        task: `Classification`, `Detection` or `Forecasting`.
+        seeds: of the order of the data and the offsets, one a model; `config.seed` and those after it unless told.
+        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; a run there goes on.
+        tensorboard, progress: as in `fit`.
+    """
+    config = config or TrainConfig()
+    models, count = list(models), len(models)
+    _check(models, config)
+    seeds = list(range(config.seed, config.seed + count)) if seeds is None else list(seeds)
+    trains = _each("train", train, count)
+    valids = None if valid is None else _each("valid", valid, count)
+    if len(seeds) != count:
+        raise ValueError(f"seeds has {len(seeds)} numbers for {count} models; give one for each")
+    engine = Many(models, trains, valids, task, config, seeds)
+    about: dict[str, Any] = {"model": models[0].config.to_dict(), "train": config.to_dict(), "task": repr(task)}
+    about |= {"seeds": seeds, "data": [data.fingerprint for data in (*trains, *(valids or ()))] if folder else []}
+    done = run(engine, config, task, about, folder, tensorboard, progress, World())
+    if folder is not None:
+        for member, model in enumerate(models):
+            model.save_pretrained(Path(folder) / f"model-{member}")
+    return results(done)
+
+
+def _check(models: list[StreamModel], config: TrainConfig) -> None:
+    if not models:
+        raise ValueError("models is empty; fit_many needs at least one")
+    for i, model in enumerate(models):
+        if model.config != models[0].config:
+            raise ValueError(f"models[{i}] has another config than models[0]; those trained at once must be alike")
+    if config.schedule == "plateau":
+        raise ValueError("schedule='plateau' decides for each model by itself; models trained at once need 'cosine'")
+
+
+def _each(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:
+    if isinstance(data, Sequence):
+        if len(data) != count:
+            raise ValueError(f"{name} has {len(data)} data sets for {count} models; give one, or one for each")
+        return list(data)
+    return [data] * count

@@ -1,0 +1,50 @@
+"""The loss of a batch, as a module: what DistributedDataParallel wraps and `torch.func` calls."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nystream.models import StreamModel
+from nystream.ops.precision import accumulate
+from nystream.train.sampler import Sampler, Windows
+from nystream.train.tasks import Task
+
+
+class Objective(nn.Module):
+    """(sum of the losses that count, how many they are) of a batch."""
+
+    def __init__(self, model: StreamModel, task: Task, sampler: Sampler) -> None:
+        super().__init__()
+        self.model, self.task, self.sampler = model, task, sampler
+
+    def forward(self, x: Tensor, y: Tensor, offset: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        sampler, model = self.sampler, self.model
+        if sampler.streams:
+            output, _ = model.steps(x, model.init_state(x.shape[0]), lengths=lengths)
+            place = torch.arange(x.shape[1], device=x.device)
+            counted = (place >= sampler.warm) & (place < lengths[:, None])
+        else:
+            output = model(x, offset, lengths=lengths if sampler.ragged else None)
+            if isinstance(sampler, Windows) and output.dim() == 3:
+                output = output[:, -1]  # one target for the whole window, whatever arrives together
+            counted = torch.ones(output.shape[:-1], dtype=torch.bool, device=x.device)
+        output = accumulate(output)
+        if self.task.scaled:
+            output, y = model.output_scaler(output), model.output_scaler(y)
+        each, known = self.task.loss(output, y)
+        used = counted & known
+        return torch.where(used, each, 0.0).sum(), used.sum()
+
+
+def check_targets(task: Task, data_y: Tensor, model: StreamModel) -> None:
+    """Refuse targets that the task cannot use, before anything is trained."""
+    width = model.config.output_dim
+    if task.scaled:
+        if not data_y.is_floating_point() or data_y.shape[-1] != width:
+            raise ValueError(f"y is {data_y.dtype} [..., {data_y.shape[-1]}], but must be numbers [..., {width}]")
+    elif data_y.is_floating_point():
+        if task.name == "classification" or data_y.shape[-1] != width:
+            raise ValueError(f"y is {data_y.dtype} {list(data_y.shape)}, but must be classes: integers below {width}")
+    elif int(data_y.max()) >= width:
+        raise ValueError(f"y has class {int(data_y.max())}, but the model's output_dim is {width}: classes from 0")

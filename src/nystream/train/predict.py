@@ -1,0 +1,86 @@
+"""Outputs as a stream gives them, for scoring: step after step from the first token, not window by window."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nystream.models import StreamModel
+from nystream.train.data import Data, WindowData
+from nystream.train.tasks import Task
+
+PIECE = 1024  # tokens of a stream that are taken at once
+
+
+@torch.no_grad()
+def predict(model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0) -> tuple[Tensor, Tensor]:
+    """Streaming outputs and their targets, on the CPU: [N, output_dim] and [N, ...].
+
+    Of windows, the output after the last token of each; of streams, that of every token but the first `skip` ones,
+    streams in order.
+    """
+    device, was_training = model.head.weight.device, model.training
+    model.eval()
+    try:
+        if isinstance(data, WindowData):
+            outputs = [_last(model, x.to(device)).cpu() for x in data.x.split(batch_size)]
+            return torch.cat(outputs), data.y.cpu()
+        held: dict[int, Tensor] = {}
+        by_length = data.length.argsort(descending=True)  # streams of about one length together
+        for some in by_length.split(batch_size):
+            x = torch.nn.utils.rnn.pad_sequence([data.stream(i)[0] for i in some.tolist()], batch_first=True)
+            lengths = _whole(data.length[some], model.config.update_size)
+            for i, length, y in zip(some.tolist(), lengths.tolist(), _all(model, x, lengths), strict=True):
+                held[i] = y[skip:length].cpu()
+        targets = [data.stream(i)[1][skip : skip + len(held[i])].cpu() for i in range(len(data))]
+        return torch.cat([held[i] for i in range(len(data))]), torch.cat(targets)
+    finally:
+        model.train(was_training)
+
+
+def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
+    """The scores of a model that streams over the data."""
+    return scored(model, task, *predict(model, data, batch_size, skip))
+
+
+def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[str, float]:
+    """The scores of outputs that `predict` gave."""
+    if len(output) == 0:
+        raise ValueError("there is nothing to score: no stream is longer than its warm-up; set short= to score it too")
+    if task.scaled:
+        output, y = in_model_units(model, output), in_model_units(model, y)
+    return task.scores(output, y)
+
+
+def in_model_units(model: StreamModel, y: Tensor) -> Tensor:
+    """Numbers in the user's units, as the loss sees them."""
+    scaler = model.output_scaler
+    return (y - scaler.mean.to(y.device, y.dtype)) / scaler.scale.to(y.device, y.dtype)
+
+
+def _whole(lengths: Tensor, r: int) -> Tensor:
+    return lengths // r * r
+
+
+def _last(model: StreamModel, x: Tensor) -> Tensor:
+    """After the last token of streams x [B, T, input_dim]."""
+    r = model.config.update_size
+    state = model.init_state(x.shape[0])
+    if x.shape[1] > r:
+        state = model.advance(x[:, :-r], state)
+    y, _ = model.step(x[:, -1] if r == 1 else x[:, -r:], state)
+    return y if r == 1 else y[:, -1]
+
+
+def _all(model: StreamModel, x: Tensor, lengths: Tensor) -> Tensor:
+    """After every token of streams x [B, T, input_dim]."""
+    device = model.head.weight.device
+    state, outputs = model.init_state(x.shape[0]), []
+    longest = int(lengths.max())
+    piece = max(PIECE // model.config.update_size, 1) * model.config.update_size
+    for at in range(0, longest, piece):
+        part = x[:, at : min(at + piece, longest)].to(device)
+        left = (lengths - at).clamp(min=0, max=part.shape[1]).to(device)
+        y, state = model.steps(part, state, lengths=left)
+        outputs.append(y)
+    return torch.cat(outputs, 1)

@@ -1,0 +1,191 @@
+"""From data to batches: which windows or pieces an update sees is a function of the seed, the epoch and the update.
+
+So a run that was killed can go on as if nothing had happened, and E runs can be trained side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from nystream.config import ModelConfig
+from nystream.train.config import TrainConfig
+from nystream.train.data import Batch, Data, StreamData, WindowData, seeded
+
+
+class Sampler(Protocol):
+    """`len` examples an epoch; `take` the ones with these numbers."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether a batch goes through `steps`, with a target for every token."""
+        ...
+
+    @property
+    def ragged(self) -> bool:
+        """Whether some rows may be shorter than others."""
+        ...
+
+    @property
+    def warm(self) -> int:
+        """Tokens of a piece whose loss does not count."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor, generator: torch.Generator) -> Batch: ...
+
+
+def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
+    """What fits the data and the model."""
+    if data.input_dim != model.input_dim:
+        raise ValueError(f"the data have {data.input_dim} columns, but the model's input_dim is {model.input_dim}")
+    if isinstance(data, WindowData):
+        return Windows(data, model, config)
+    through = config.through
+    if through == "auto":
+        through = "steps" if model.cascade else "windows"
+    if through == "windows" and model.cascade and len(model.blocks) > 1:
+        raise ValueError("through='windows' cannot train stack='deep', which looks back further than one: use 'steps'")
+    return Pieces(data, model, config) if through == "steps" else NewestRows(data, model, config)
+
+
+class Windows:
+    """Whole windows; some of them cut to their first tokens, as a stream is at its start."""
+
+    streams, warm = False, 0
+
+    def __init__(self, data: WindowData, model: ModelConfig, config: TrainConfig) -> None:
+        self.data, self.model, self.short = data, model, config.short
+        tokens = data.x.shape[1]
+        self.deep = model.cascade and len(model.blocks) > 1
+        if tokens > model.window and not self.deep:
+            raise ValueError(
+                f"the windows have {tokens} tokens, but the model's window is {model.window}; "
+                f"use StreamData for streams that are longer"
+            )
+        if self.short and self.deep:
+            raise ValueError("short= cuts windows, but stack='deep' reads streams: use StreamData with short=")
+        self.ragged = config.short > 0
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+        where = index.to(self.data.x.device)
+        x, y = self.data.x[where], self.data.y[where]
+        lengths = _cut(torch.full((len(index),), x.shape[1]), self.short, self.model.update_size, generator)
+        offset = _offsets(len(index), self.model, generator)
+        if self.ragged:  # the first tokens of each, moved to the end of n places
+            place = torch.arange(self.model.window) - (self.model.window - lengths[:, None])
+            x = x[torch.arange(len(index))[:, None], place.clamp(min=0).to(x.device)]
+        return Batch(x, y, offset.to(x.device), lengths.to(x.device))
+
+
+class NewestRows:
+    """The window that ends at each token of a stream, and the target of that token."""
+
+    streams, warm = False, 0
+
+    def __init__(self, data: StreamData, model: ModelConfig, config: TrainConfig) -> None:
+        self.data, self.model, self.short = data, model, config.short
+        self.ragged = config.short > 0
+        n, r = model.window, model.update_size
+        first = r if self.ragged else n  # number, from 1, of the first token that is trained on
+        counts = (data.length - first).div(r, rounding_mode="floor").clamp(min=-1) + 1  # [streams] groups that end
+        if not int(counts.sum()):
+            raise ValueError(f"no stream is as long as the model's window of {n}; set short= to train on the start too")
+        group = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        self.start, self.end = data.start.repeat_interleave(counts), first + r * group
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+        n, r = self.model.window, self.model.update_size
+        start, end = self.start[index], self.end[index]
+        lengths = _cut(end.clamp(max=n), self.short, r, generator)
+        place = start[:, None] + end[:, None] - n + torch.arange(n)  # [B, n]
+        held = torch.arange(n) >= n - lengths[:, None]
+        place = torch.where(held, place, 0).to(self.data.x.device)
+        x = self.data.x[place]
+        y = self.data.y[place[:, -r:]]
+        offset = _offsets(len(index), self.model, generator)
+        return Batch(x, y[:, 0] if r == 1 else y, offset.to(x.device), lengths.to(x.device))
+
+
+class Pieces:
+    """Pieces of streams, from anywhere, each as a stream of its own; the loss is that of every token."""
+
+    streams, ragged = True, True
+
+    def __init__(self, data: StreamData, model: ModelConfig, config: TrainConfig) -> None:
+        self.data, self.model = data, model
+        r = model.update_size
+        self.longest = (config.piece or 4 * max(cfg.window for cfg in model.blocks)) // r * r
+        self.warm = warm_up(model, config)
+        if self.longest <= self.warm:
+            raise ValueError(
+                f"piece={self.longest} is not longer than the {self.warm} tokens that only fill the window; "
+                f"make it longer, or set short= to count their loss too"
+            )
+        if int(data.length.max()) // r * r <= self.warm:
+            raise ValueError(f"no stream is longer than {self.warm} tokens; set short= to train on their start too")
+        usable = data.length // r * r
+        self.counts = (usable - self.longest).clamp(min=0) // r + 1  # places where a piece can begin
+        self.before = self.counts.cumsum(0) - self.counts
+        useful = (usable - self.warm).clamp(min=0).sum()
+        self.examples = max(1, -(-int(useful) // (self.longest - self.warm)))
+
+    def __len__(self) -> int:
+        return self.examples
+
+    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+        device, r = self.data.x.device, self.model.update_size
+        # One beginning from each of `examples` equal parts of all of them: every epoch covers the streams evenly.
+        total = int(self.counts.sum())
+        shift = torch.rand(len(index), generator=generator, dtype=torch.float64)
+        begin = ((index + shift) * total / self.examples).long().clamp(max=total - 1)
+        stream = torch.searchsorted(self.before, begin, right=True) - 1
+        begin = (begin - self.before[stream]) * r
+        lengths = (self.data.length[stream] // r * r - begin).clamp(max=self.longest)
+        place = torch.minimum(begin[:, None] + torch.arange(self.longest), self.data.length[stream][:, None] - 1)
+        place = (self.data.start[stream][:, None] + place).to(device)
+        offset = torch.zeros(len(index), dtype=torch.long)
+        return Batch(self.data.x[place], self.data.y[place], offset.to(device), lengths.to(device))
+
+
+def warm_up(model: ModelConfig, config: TrainConfig) -> int:
+    """Tokens at the start of a stream whose outputs do not count: those before a window is full, unless asked for."""
+    return 0 if config.short else max(cfg.window for cfg in model.blocks) - 1
+
+
+def order(sampler: Sampler, config: TrainConfig, seed: int, epoch: int) -> list[Tensor]:
+    """The examples of every update of an epoch."""
+    size, wanted = config.batch_size, config.steps_per_epoch
+    if wanted is None:
+        return list(torch.randperm(len(sampler), generator=seeded(seed, 0, epoch)).split(size))
+    rounds = -(-wanted * size // len(sampler))
+    shuffled = [torch.randperm(len(sampler), generator=seeded(seed, 0, epoch, i)) for i in range(rounds)]
+    return list(torch.cat(shuffled)[: wanted * size].split(size))
+
+
+def updates(sampler: Sampler, config: TrainConfig) -> int:
+    """Number of updates an epoch."""
+    return config.steps_per_epoch or -(-len(sampler) // config.batch_size)
+
+
+def _offsets(count: int, model: ModelConfig, generator: torch.Generator) -> Tensor:
+    """[B] positions of the first places: a model that is to be streamed must meet every rotation of the window."""
+    assert model.num_positions is not None
+    # Tokens that arrive together keep their places within the group.
+    return torch.randint(model.num_positions, (count,), generator=generator) * model.update_size % model.num_positions
+
+
+def _cut(lengths: Tensor, short: float, r: int, generator: torch.Generator) -> Tensor:
+    """A share of the lengths cut at random, in whole groups."""
+    chosen = torch.rand(lengths.shape, generator=generator) < short
+    groups = torch.rand(lengths.shape, generator=generator, dtype=torch.float64) * (lengths // r)
+    return torch.where(chosen, (groups.long() + 1) * r, lengths)

@@ -1,0 +1,115 @@
+"""One model, in one process or in several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nystream.models import StreamModel
+from nystream.train.config import TrainConfig
+from nystream.train.data import Data, seeded
+from nystream.train.distributed import World
+from nystream.train.objective import Objective, check_targets
+from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, set_lr
+from nystream.train.predict import predict, scored
+from nystream.train.sampler import order, sampler, updates, warm_up
+from nystream.train.tasks import Task
+
+
+class Single:
+    """The engine that trains one model: what `loop.run` needs of it."""
+
+    members = 1
+
+    def __init__(
+        self, model: StreamModel, train: Data, valid: Data | None, task: Task, config: TrainConfig, world: World
+    ) -> None:
+        self.model, self.task, self.config, self.world = model, task, config, world
+        self.device = model.head.weight.device
+        for data in (train, valid):
+            if data is not None:
+                check_targets(task, data.y, model)
+        self.sampler = sampler(train.to(self.device), model.config, config)
+        if valid is not None and world.size > 1:
+            if len(valid) < world.size:
+                raise ValueError(f"there are {world.size} processes, but only {len(valid)} examples to validate on")
+            valid = valid.subset(range(world.rank, len(valid), world.size))
+        self.valid = valid
+        self.updates = updates(self.sampler, config)
+        self.objective = Objective(model, task, self.sampler)
+        self.wrapped: nn.Module = DistributedDataParallel(self.objective) if world.size > 1 else self.objective
+        self.names: dict[Tensor, str] = {x: name for name, x in model.named_parameters() if x.requires_grad}
+        self.optimizer = adamw(((name, x) for x, name in self.names.items()), config)
+        self.best = self._weights()
+        self._epoch, self._order = -1, list[Tensor]()
+
+    def step(self, epoch: int, index: int, lr: float) -> Tensor:
+        """One update; the mean loss of its batch [1]."""
+        if self._epoch != epoch:
+            self._epoch, self._order = epoch, order(self.sampler, self.config, self.config.seed, epoch)
+        chosen, world = self._order[index], self.world
+        if len(chosen) < world.size:
+            raise ValueError(f"a batch of {len(chosen)} is too small for {world.size} processes; set steps_per_epoch=")
+        torch.manual_seed(int(torch.randint(2**62, (1,), generator=seeded(self.config.seed, 2, epoch, index))))
+        # Drawn for the whole batch, so that the number of processes changes nothing.
+        batch = self.sampler.take(chosen, seeded(self.config.seed, 1, epoch, index))
+        batch = type(batch)(*(x[world.rank :: world.size] for x in batch))
+        self.model.train()
+        with autocast(self.device, self.config):
+            total, count = self.wrapped(*batch)
+        everyone = world.total(count).clamp(min=1)
+        loss = total / everyone
+        self.optimizer.zero_grad(set_to_none=True)
+        (loss * world.size).backward()  # DistributedDataParallel takes the mean over processes
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.names, self.config.clip)
+        set_lr(self.optimizer, lr)
+        self.optimizer.step()
+        return world.total(loss.detach())[None]
+
+    def evaluate(self) -> list[dict[str, float]] | None:
+        """Scores on the validation data, streaming."""
+        if self.valid is None:
+            return None
+        skip = warm_up(self.model.config, self.config)
+        output, y = predict(self.model, self.valid, 2 * self.config.batch_size, skip)
+        output, y = (self.world.gather(x, self.device) for x in (output, y))
+        return [scored(self.model, self.task, output, y)]
+
+    def keep(self, member: int) -> None:
+        """The weights as they are now are the best."""
+        self.best = self._weights()
+
+    def finish(self) -> None:
+        """Put the best weights back."""
+        self.model.load_state_dict(self.best)
+        self.model.eval()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint must hold."""
+        return {
+            **{f"model.{name}": x for name, x in self._weights().items()},
+            **{f"best.{name}": x for name, x in self.best.items()},
+            **optimizer_tensors(self.optimizer, self.names),
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        self.model.load_state_dict(part_of(tensors, "model."))
+        self.best = part_of(tensors, "best.")
+        load_optimizer(self.optimizer, self.names, tensors)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: x.detach().cpu().clone() for name, x in self.model.state_dict().items()}
+
+
+def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
+
+
+def autocast(device: torch.device, config: TrainConfig) -> Any:
+    """bfloat16 on a GPU, unless told otherwise; sums and inverses stay what they are."""
+    wanted = device.type == "cuda" if config.bf16 is None else config.bf16
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)

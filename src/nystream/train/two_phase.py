@@ -1,0 +1,115 @@
+"""Fixed landmarks by the two phases of the paper.
+
+Phase one trains the model end to end with landmarks that are means over its window. Phase two goes through the blocks
+from the first to the last: the queries and keys that the trained model gives to a block are clustered, the centres
+become its landmarks, and the model is fine-tuned end to end; landmarks that were found stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from nystream.landmarks import fit_landmarks
+from nystream.models import StreamModel
+from nystream.train.config import TrainConfig
+from nystream.train.data import Data
+from nystream.train.loop import fit
+from nystream.train.many import fit_many
+from nystream.train.tasks import Task
+
+# What phase one trains -> what phase two makes of it.
+FIXED = {
+    "nystrom": "nystrom-fixed",
+    "co-cont-single": "co-fixed-single",
+    "co-cont-retro": "co-fixed-retro",
+}
+
+OneOrMany = StreamModel | Sequence[StreamModel]
+
+
+def train_two_phase(
+    model: OneOrMany,
+    train: Data | Sequence[Data],
+    valid: Data | Sequence[Data] | None = None,
+    *,
+    task: Task,
+    config: TrainConfig | None = None,
+    fine_tune: TrainConfig | None = None,
+    seeds: Sequence[int] | None = None,
+    tokens: int = 50_000,
+    method: Literal["qk", "x"] = "qk",
+    learn_landmarks: bool = False,
+    folder: str | os.PathLike[str] | None = None,
+    tensorboard: bool = True,
+    progress: bool | None = None,
+) -> Any:
+    """Train a model with continual landmarks, then make them fixed; the new model, or models.
+
+    Args:
+        model: a co-cont or nystrom model; it is left with the weights of phase one. Several are trained at once.
+        train, valid: data, as for `fit`, or `fit_many` where there are several models.
+        task: what the model is for.
+        config: phase one.
+        fine_tune: each fine-tuning of phase two; as `config`, with half the epochs and a tenth of the learning rate,
+            unless told.
+        seeds: for several models, as in `fit_many`.
+        tokens: size of the sample that is clustered, of the training data only.
+        method: how landmarks are found, see `fit_landmarks`.
+        learn_landmarks: train the landmarks too, from the cluster centres on. It goes past the paper.
+        folder: where the runs go, one folder a phase; a run that is there goes on.
+        tensorboard, progress: as in `fit`.
+    """
+    config = config or TrainConfig()
+    tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 10)
+    many = not isinstance(model, StreamModel)
+    models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
+    _check(models)
+    options: dict[str, Any] = {"task": task, "tensorboard": tensorboard, "progress": progress}
+    given = list(train) if isinstance(train, Sequence) else [train] * len(models)
+
+    def trained(now: list[StreamModel], how: TrainConfig, name: str) -> None:
+        where = None if folder is None else Path(folder) / name
+        if many:
+            fit_many(now, train, valid, how, seeds=seeds, folder=where, **options)
+        else:
+            fit(now[0], train, valid, how, folder=where, **options)  # type: ignore[arg-type]
+
+    trained(models, config, "phase-1")
+    for layer in range(len(models[0].config.blocks)):
+        models = [_fixed(one, layer) for one in models]
+        for one, data in zip(models, given, strict=True):
+            batches = data.batches(config.batch_size)
+            fit_landmarks(one, batches, tokens, layer, config.seed, method=method, progress=progress)
+        _learn(models, layer + 1 if learn_landmarks else 0)
+        trained(models, tuning, f"phase-2-block-{layer}")
+        _learn(models, 0)
+    return models if many else models[0]
+
+
+def _check(models: list[StreamModel]) -> None:
+    for one in models:
+        for cfg in one.config.blocks:
+            if cfg.variant not in FIXED:
+                raise ValueError(
+                    f"the model has a block of variant {cfg.variant!r}, but phase one trains continual landmarks: "
+                    f"build it with co-cont-single, or nystrom for a plain model"
+                )
+
+
+def _fixed(model: StreamModel, layer: int) -> StreamModel:
+    """The model with fixed landmarks, still to be found, in one block."""
+    given = model.config.attention
+    cfg = given[layer] if isinstance(given, tuple) else given
+    return model.convert(variant=FIXED[cfg.variant], layer=layer)
+
+
+def _learn(models: list[StreamModel], layers: int) -> None:
+    """Make the landmarks of the first `layers` blocks parameters, and those of the others buffers."""
+    for one in models:
+        for place, block in enumerate(one.encoder.blocks):
+            if block.attention.config.fixed:
+                block.attention.learn_landmarks(place < layers)

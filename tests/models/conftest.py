@@ -1,0 +1,35 @@
+import dataclasses
+
+import pytest
+import torch
+
+import nystream as ns
+
+ATTENTION = {f.name for f in dataclasses.fields(ns.AttentionConfig)} - {
+    f.name for f in dataclasses.fields(ns.ModelConfig)
+}
+
+
+@pytest.fixture(scope="session")
+def build():
+    """A small float64 model of any family, ready to use: build("co-fixed-single", layers=2, window=12, ...).
+
+    The first argument may be a list of AttentionConfigs; options go to where they belong.
+    """
+
+    def build(attention="co-fixed-single", layers=None, dtype=torch.float64, fit=True, info=None, **options):
+        if isinstance(attention, str):
+            sizes = {"embed_dim": 8, "num_heads": 2, "window": 6, "landmarks": 3}
+            own = {name: options.pop(name) for name in ATTENTION & set(options)}
+            attention = ns.AttentionConfig(attention, **{**sizes, **own})
+        options = {"input_dim": 5, "output_dim": 3, "ff_dim": 12, **options}
+        cfg = ns.ModelConfig(attention=attention, layers=layers, **options)
+        model = ns.StreamModel(cfg, info, dtype=dtype).eval()
+        for block in model.encoder.blocks if fit else ():
+            one = block.attention.config
+            if one.fixed:
+                shape = (one.num_heads, one.m, one.head_dim)
+                block.attention.set_landmarks(torch.randn(shape), torch.randn(shape))
+        return model
+
+    return build

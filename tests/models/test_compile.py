@@ -1,0 +1,194 @@
+"""Models through torch.compile and torch.export: the numbers are those of the eager model, at every phase.
+
+What is tested is that a model can be captured, and that the code made from it is right; not how fast it gets.
+"""
+
+import os
+import shutil
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from nystream import state as states
+
+# Making code needs a C++ compiler; without one, the graph that it would be made from is run as it is.
+MADE = "inductor" if shutil.which(os.environ.get("CXX", "c++")) else "aot_eager"
+
+# What a graph calls where Python has looked at a tensor's value, or a shape depends on one.
+READS_VALUES = ("aten.item", "aten._local_scalar_dense", "aten.nonzero", "aten._assert_scalar")
+
+# Retroactive blocks and the continual landmarks of a piece look at values, to save work: they are captured in parts.
+WHOLE = [
+    ("full", 2, "paper", "step"),
+    ("full", 2, "paper", "steps"),
+    ("nystrom", 1, "paper", "steps"),
+    ("nystrom-fixed", 2, "paper", "step"),
+    ("co-full-single", 1, "paper", "steps"),
+    ("co-full-single", 2, "deep", "step"),
+    ("co-full-single", 2, "deep", "forward"),
+    ("co-cont-single", 1, "paper", "step"),
+    ("co-cont-single", 2, "deep", "step"),
+    ("co-cont-single", 2, "paper", "forward"),
+    ("co-fixed-single", 1, "paper", "step"),
+    ("co-fixed-single", 2, "paper", "step"),
+    ("co-fixed-single", 2, "paper", "steps"),
+    ("co-fixed-single", 2, "deep", "steps"),
+    ("co-fixed-single", 3, "paper", "forward"),
+]
+PARTS = [
+    ("co-full-single", 2, "paper", "step"),
+    ("co-full-single", 2, "paper", "steps"),
+    ("co-cont-single", 2, "paper", "step"),
+    ("co-cont-single", 2, "deep", "steps"),
+]
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def small(build):
+    def small(variant, layers, stack, **options):
+        sizes = {"window": 4, "landmarks": 2, "embed_dim": 4, "ff_dim": 4, "pinv_iters": 1}
+        return build(variant, layers, stack=stack, **{**sizes, **options})
+
+    return small
+
+
+def check(model, face, compiled):
+    """One face of a model, compiled, over a stream that fills the window and goes on."""
+    x = randn(2, 10, 5)
+    if face == "forward":
+        for offset in (torch.tensor([0, 0]), torch.tensor([3, 1])):
+            close(compiled(x[:, :4], offset), model(x[:, :4], offset))
+        return
+    state = eager = model.init_state(2)
+    for piece in x.split(1 if face == "step" else 5, 1):  # all of one shape: what is slow is to compile
+        given = piece[:, 0] if face == "step" else piece
+        y, state = compiled(given, state)
+        want, eager = getattr(model, face)(given, eager)
+        close(y, want)
+    for (_, leaf), (_, other) in zip(states.named_leaves(state), states.named_leaves(eager), strict=True):
+        close(leaf, other)
+
+
+@pytest.mark.parametrize(("variant", "layers", "stack", "face"), WHOLE)
+def test_a_face_is_one_graph(small, variant, layers, stack, face):
+    model = small(variant, layers, stack).requires_grad_(False)
+    check(model, face, torch.compile(getattr(model, face), backend="eager", fullgraph=True))
+
+
+@pytest.mark.parametrize(("variant", "layers", "stack", "face"), PARTS)
+def test_a_face_that_saves_work_is_captured_in_parts(small, variant, layers, stack, face):
+    model = small(variant, layers, stack).requires_grad_(False)
+    check(model, face, torch.compile(getattr(model, face), backend="eager"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "layers", "stack", "face"),
+    [
+        ("co-fixed-single", 2, "paper", "forward"),
+        ("co-fixed-single", 1, "paper", "step"),
+        ("co-full-single", 1, "paper", "steps"),  # whose masked attention torch's compiler once got wrong
+    ],
+)
+def test_the_code_that_is_made_gives_the_same_numbers(small, variant, layers, stack, face):
+    model = small(variant, layers, stack).requires_grad_(False)
+    check(model, face, torch.compile(getattr(model, face), backend=MADE, dynamic=False))
+
+
+@pytest.mark.parametrize("face", ["forward", "steps"])
+def test_training_goes_through_a_compiled_face(small, face):
+    model, x = small("co-fixed-single", 2, "deep"), randn(2, 4, 5)
+    compiled = torch.compile(getattr(model, face), backend="aot_eager")
+
+    def gradients(call):
+        model.zero_grad()
+        y = call(x) if face == "forward" else call(x, model.init_state(2))[0]
+        y.square().sum().backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    for ours, theirs in zip(gradients(compiled), gradients(getattr(model, face)), strict=True):
+        close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("variant", "layers", "stack"),
+    [("co-fixed-single", 1, "paper"), ("co-cont-single", 2, "deep"), ("full", 2, "paper")],
+)
+def test_a_stream_compiles_its_step_once(small, variant, layers, stack):
+    model, counter = small(variant, layers, stack).requires_grad_(False), CompileCounter()
+    step, state = torch.compile(model.step, backend=counter, fullgraph=True), model.init_state(2)
+    for _ in range(12):
+        _, state = step(randn(2, 5), state)
+    assert counter.frame_count == 1
+
+
+class Step(torch.nn.Module):
+    """`step` as a function of tensors alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x, *leaves):
+        y, new = self.model.step(x, filled(self.model, leaves))
+        return (y, *(leaf for _, leaf in states.named_leaves(new)))
+
+
+def filled(model, leaves):
+    """A state from its leaves."""
+    left = iter(leaves)
+    return states.map_state(lambda _: next(left), model.init_state(1))
+
+
+def at_phases(model, phases):
+    """One state whose rows have seen so many groups each."""
+    r, rows = model.config.update_size, []
+    for phase in phases:
+        state = model.init_state(1)
+        rows.append(model.steps(randn(1, phase * r, 5), state)[1] if phase else state)
+    return states.stack(rows)
+
+
+def targets(graph_module):
+    """Everything that is called, inside the branches of a condition too."""
+    inner = [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    return {str(node.target) for m in inner for node in m.graph.nodes if node.op == "call_function"}
+
+
+@pytest.mark.parametrize(("layers", "stack", "r"), [(1, "paper", 1), (2, "deep", 1), (1, "paper", 2)])
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
+def test_a_step_is_a_graph_over_tensors(small, variant, layers, stack, r):
+    model = small(variant, layers, stack, update_size=r, num_positions=3, landmarks=3).requires_grad_(False)
+    shape, batch = (5,) if r == 1 else (r, 5), torch.export.Dim("batch")
+    leaves = [leaf for _, leaf in states.named_leaves(model.init_state(2))]
+    shapes = ({0: batch}, tuple({0: batch} for _ in leaves))
+    exported = torch.export.export(Step(model), (randn(2, *shape), *leaves), dynamic_shapes=shapes)
+    called = targets(exported.graph_module)
+    assert not [name for name in called if name.startswith(READS_VALUES)]
+    assert ("cond" in called) == (variant == "co-cont-single")  # a renewal costs only when there is one
+    module, groups = exported.module(), 4 // r
+    for phases in ([0], [0, 1, groups - 1, groups, groups + 1]):
+        state = graph_state = at_phases(model, phases)
+        for _ in range(2 * groups):
+            x = randn(len(phases), *shape)
+            want, state = model.step(x, state)
+            out, *held = module(x, *(leaf for _, leaf in states.named_leaves(graph_state)))
+            graph_state = filled(model, held)
+            close(out, want)
+        for (_, leaf), (_, eager) in zip(states.named_leaves(graph_state), states.named_leaves(state), strict=True):
+            close(leaf, eager)

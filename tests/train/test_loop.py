@@ -1,0 +1,248 @@
+"""The loop: it learns, it selects, it stops, it goes on after a kill, and it says what is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream.train import Classification, Detection, Forecasting, StreamData, TrainConfig, WindowData, evaluate, fit
+from nystream.train.single import Single
+
+SCRIPT = Path(__file__).parent / "run_fit.py"
+
+
+def weights(model):
+    return torch.cat([x.detach().flatten() for x in model.parameters()])
+
+
+@pytest.mark.parametrize("variant", ["full", "co-full-single", "nystrom", "co-cont-single", "co-fixed-single"])
+def test_windows_are_learned(tiny, windows, variant):
+    model = tiny(variant)
+    result = fit(
+        model, windows(96), windows(48, seed=1), TrainConfig(epochs=8, batch_size=8, lr=1e-2), task=Classification()
+    )
+    assert result.history[-1]["train_loss"] < 0.5 * result.history[0]["train_loss"]
+    assert result.best["accuracy"] > 0.9
+    assert not model.training
+
+
+@pytest.mark.parametrize("through", ["windows", "steps"])
+def test_streams_are_learned(tiny, streams, through):
+    model = tiny()
+    config = TrainConfig(epochs=8, lr=1e-2, through=through, batch_size=8 if through == "windows" else 2)
+    result = fit(model, streams(3), streams(1, seed=5), config, task=Forecasting())
+    assert result.history[-1]["train_loss"] < 0.7 * result.history[0]["train_loss"]
+
+
+def test_a_deep_stack_learns_through_steps(tiny, streams):
+    model = tiny("co-fixed-single", layers=2, stack="deep")
+    config = TrainConfig(epochs=8, lr=1e-2, batch_size=2, short=1.0)
+    result = fit(model, streams(3), streams(1, seed=5), config, task=Forecasting())
+    assert result.history[-1]["train_loss"] < 0.7 * result.history[0]["train_loss"]
+
+
+def test_frames_are_detected(tiny):
+    x = torch.randn(400, 3)
+    y = (x[:, 0] > 0.7).long() + 2 * (x[:, 0] < -0.7).long()
+    data = StreamData([x[:300], x[300:]], [y[:300], y[300:]])
+    config = TrainConfig(epochs=10, lr=1e-2, batch_size=2, short=1.0)
+    result = fit(tiny(), data, data.subset([1]), config, task=Detection())
+    assert result.best["map"] > 0.8
+
+
+def test_the_best_weights_are_kept(tiny, windows):
+    model, valid = tiny(), windows(30, seed=1)
+    result = fit(model, windows(40), valid, TrainConfig(epochs=6, lr=3e-2), task=Classification())
+    scores = [line["valid"]["accuracy"] for line in result.history]
+    assert result.best["accuracy"] == max(scores)
+    assert result.best_epoch == 1 + scores.index(max(scores))
+    assert evaluate(model, valid, Classification()) == pytest.approx(result.best)
+
+
+def test_without_validation_the_last_weights_are_kept(tiny, windows):
+    result = fit(tiny(), windows(20), config=TrainConfig(epochs=2), task=Classification())
+    assert result.best_epoch == 2
+    assert result.history[0]["valid"] is None
+
+
+def test_it_stops_early(tiny, windows):
+    # A learning rate of 0 changes nothing: no epoch after the first is better.
+    result = fit(tiny(), windows(20), windows(20, 1), TrainConfig(epochs=9, lr=0.0, patience=2), task=Classification())
+    assert [line["epoch"] for line in result.history] == [1, 2, 3]
+    assert result.best_epoch == 1
+
+
+def test_a_plateau_lowers_the_learning_rate(tiny, windows):
+    config = TrainConfig(epochs=7, lr=1e-9, schedule="plateau", plateau_patience=2, plateau_factor=0.1, warmup=0.0)
+    result = fit(tiny(), windows(20), windows(20, 1), config, task=Classification())
+    rates = [line["lr"] / 1e-9 for line in result.history]
+    assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_a_seed_decides_everything(tiny, windows):
+    runs = []
+    for seed in (0, 0, 1):
+        model = tiny(dropout=0.2)
+        fit(model, windows(30), windows(10, 1), TrainConfig(epochs=2, lr=1e-2, seed=seed), task=Classification())
+        runs.append(weights(model))
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], runs[2])
+
+
+def test_the_callers_random_numbers_are_left_alone(tiny, windows):
+    model = tiny(dropout=0.2)
+    torch.manual_seed(3)
+    expected = torch.randn(2)
+    torch.manual_seed(3)
+    fit(model, windows(30), windows(10, 1), TrainConfig(epochs=1), task=Classification())
+    assert torch.equal(torch.randn(2), expected)
+
+
+def test_units_are_the_users(tiny, streams):
+    """Targets a million times as large train the same way once the scaler knows them."""
+    small, large = tiny(), tiny()
+    data = streams(2)
+    grown = StreamData(*zip(*((x, 1e6 * y + 5e6) for x, y in map(data.stream, range(2))), strict=True))
+    large.output_scaler.set(torch.full((3,), 5e6), torch.full((3,), 1e6))
+    config = TrainConfig(epochs=3, lr=1e-2, batch_size=4)
+    a, b = (fit(m, d, d, config, task=Forecasting()) for m, d in ((small, data), (large, grown)))
+    # float32 knows numbers of 5e6 to 0.5, so units of 1e6 to 5e-7.
+    assert b.best["mse"] == pytest.approx(a.best["mse"], rel=1e-3)
+    output, y = ns.train.predict(large, grown)
+    assert float((output - y).abs().mean()) < 1e6
+
+
+@pytest.mark.parametrize("kind", ["windows", "streams"])
+def test_a_run_that_was_stopped_goes_on_exactly(tiny, windows, streams, tmp_path, monkeypatch, kind):
+    data = (windows(40), windows(12, 1)) if kind == "windows" else (streams(3), streams(1, 5))
+    task = Classification() if kind == "windows" else Forecasting()
+    config = TrainConfig(epochs=4, batch_size=8 if kind == "windows" else 1, lr=1e-2, checkpoint_every=2, short=0.5)
+    whole, parts = tiny(dropout=0.1), tiny(dropout=0.1)
+    expected = fit(whole, *data, config, task=task)
+    step, left = Single.step, 7
+
+    def dies(self, *args):
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        return step(self, *args)
+
+    monkeypatch.setattr(Single, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        fit(parts, *data, config, task=task, folder=tmp_path)
+    monkeypatch.setattr(Single, "step", step)
+    again = tiny(seed=9, dropout=0.1)  # whatever it starts from, the checkpoint has the weights
+    result = fit(again, *data, config, task=task, folder=tmp_path)
+    assert torch.equal(weights(again), weights(whole))
+    drop = {"seconds"}
+    trimmed = [[{k: v for k, v in line.items() if k not in drop} for line in r.history] for r in (result, expected)]
+    assert trimmed[0] == trimmed[1]
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_a_killed_process_goes_on_exactly(tiny, windows, tmp_path):
+    def start(folder):
+        return subprocess.Popen([sys.executable, SCRIPT, folder], env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    assert start(tmp_path / "whole").wait(120) == 0
+    process, seen = start(tmp_path / "parts"), tmp_path / "parts" / "checkpoint.safetensors"
+    began = time.monotonic()
+    while not seen.exists() and time.monotonic() - began < 60:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "parts" / "model").exists()
+    assert start(tmp_path / "parts").wait(120) == 0
+    models = [ns.StreamModel.from_pretrained(tmp_path / name / "model") for name in ("whole", "parts")]
+    assert torch.equal(weights(models[0]), weights(models[1]))
+
+
+def test_a_run_that_is_done_is_not_run_again(tiny, windows, tmp_path, monkeypatch):
+    config, data = TrainConfig(epochs=2, lr=1e-2), (windows(20), windows(10, 1))
+    model = tiny()
+    first = fit(model, *data, config, task=Classification(), folder=tmp_path)
+    monkeypatch.setattr(Single, "step", None)
+    other = tiny(seed=4)
+    second = fit(other, *data, config, task=Classification(), folder=tmp_path)
+    assert second == first
+    assert torch.equal(weights(other), weights(model))
+
+
+def test_a_folder_of_another_run_is_refused(tiny, windows, tmp_path):
+    data = (windows(20), windows(10, 1))
+    fit(tiny(), *data, TrainConfig(epochs=1), task=Classification(), folder=tmp_path)
+    with pytest.raises(ValueError, match="holds another run: epochs is 1 there and 2 here; use a new folder"):
+        fit(tiny(), *data, TrainConfig(epochs=2), task=Classification(), folder=tmp_path)
+    with pytest.raises(ValueError, match="holds another run: data"):
+        fit(tiny(), windows(21), data[1], TrainConfig(epochs=1), task=Classification(), folder=tmp_path)
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"no")
+    with pytest.raises(ValueError, match="is not a checkpoint of a training run, or is damaged"):
+        fit(tiny(), *data, TrainConfig(epochs=1), task=Classification(), folder=tmp_path)
+
+
+def test_the_folder_holds_what_a_user_looks_for(tiny, windows, tmp_path):
+    model = tiny()
+    fit(model, windows(20), windows(10, 1), TrainConfig(epochs=2), task=Classification(), folder=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "checkpoint.safetensors", "metrics.jsonl", "model", "tensorboard"
+    }  # fmt: skip
+    loaded = ns.StreamModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(weights(loaded), weights(model))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert {"train_loss", "valid/accuracy", "valid/loss"} <= set(events.Tags()["scalars"])
+    assert [event.step for event in events.Scalars("train_loss")] == [1, 2]
+
+
+def test_progress_is_shown(tiny, windows, capsys):
+    fit(tiny(), windows(20), windows(10, 1), TrainConfig(epochs=2), task=Classification(), progress=True)
+    shown = capsys.readouterr().err
+    assert "training" in shown
+    assert "accuracy" in shown
+
+
+def test_a_loss_that_is_not_finite_is_an_error(tiny, streams):
+    data = streams(1)
+    huge = StreamData([data.stream(0)[0]], [torch.full((60, 3), 3e38)])
+    with pytest.raises(FloatingPointError, match="the loss is not finite in epoch 1"):
+        fit(tiny(), huge, None, TrainConfig(epochs=1, lr=1e30, clip=None), task=Forecasting(delta=1e30))
+
+
+@pytest.mark.parametrize(
+    ("data", "task", "message"),
+    [
+        (
+            WindowData(torch.zeros(4, 8, 3), torch.tensor([0, 1, 2, 3])),
+            Classification(),
+            "y has class 3, but the model's",
+        ),
+        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4)), Classification(), "must be classes: integers below 3"),
+        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4, 2)), Forecasting(), r"must be numbers \[..., 3\]"),
+        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4).long()), Forecasting(), r"must be numbers \[..., 3\]"),
+    ],
+)
+def test_targets_are_checked_first(tiny, data, task, message):
+    with pytest.raises(ValueError, match=message):
+        fit(tiny(), data, task=task)
+
+
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single"])
+@pytest.mark.parametrize("update_size", [1, 2])
+def test_groups_that_arrive_together_can_be_trained(tiny, windows, streams, variant, update_size):
+    for data, task in ((windows(20), Classification()), (streams(2), Forecasting())):
+        for through in ("windows", "steps"):
+            config = TrainConfig(epochs=1, batch_size=8, through=through, short=0.3)
+            result = fit(tiny(variant, update_size=update_size), data, data, config, task=task)
+            assert result.best_epoch == 1

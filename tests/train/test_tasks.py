@@ -1,0 +1,77 @@
+"""Losses against torch's, scores against examples worked by hand."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nystream.train import Classification, Detection, Forecasting, metrics
+
+
+def test_cross_entropy_is_torchs():
+    output, y = torch.randn(6, 4), torch.tensor([0, 3, 1, 2, 2, 0])
+    for smoothing in (0.0, 0.1):
+        each, counts = Classification(label_smoothing=smoothing).loss(output, y)
+        assert torch.allclose(each, F.cross_entropy(output, y, reduction="none", label_smoothing=smoothing))
+        assert bool(counts.all())
+
+
+def test_unknown_classes_do_not_count():
+    output, y = torch.randn(3, 4), torch.tensor([0, -1, 1])
+    assert Classification().loss(output, y)[1].tolist() == [True, False, True]
+    assert Classification().scores(torch.eye(4)[[0, 2, 3]], y)["accuracy"] == 0.5
+
+
+def test_detection_of_one_class_is_cross_entropy():
+    output, y = torch.randn(2, 5, 4), torch.randint(4, (2, 5))
+    each, _ = Detection().loss(output, y)
+    assert torch.allclose(
+        each.flatten(), F.cross_entropy(output.flatten(0, 1), y.flatten(), reduction="none"), atol=1e-6
+    )
+
+
+def test_detection_of_several_classes():
+    output = torch.randn(3, 4)
+    y = torch.tensor([[0.0, 1, 1, 0], [1, 0, 0, 0], [torch.nan] * 4])
+    each, counts = Detection().loss(output, y)
+    log = output.log_softmax(-1)
+    assert counts.tolist() == [True, True, False]
+    assert torch.allclose(each[:2], torch.stack([-(log[0, 1] + log[0, 2]) / 2, -log[1, 0]]))
+    each, _ = Detection(kind="sigmoid").loss(output, y)
+    assert torch.allclose(each[:2], F.binary_cross_entropy_with_logits(output[:2], y[:2], reduction="none").sum(-1))
+
+
+def test_average_precision_by_hand():
+    # Ranked: hit, miss, hit, miss, hit -> (1/1 + 2/3 + 3/5) / 3.
+    score, hot = torch.tensor([[0.9], [0.8], [0.7], [0.6], [0.5]]), torch.tensor([[1.0], [0], [1], [0], [1]])
+    assert metrics.mean_average_precision(score, hot) == pytest.approx((1 + 2 / 3 + 3 / 5) / 3)
+
+
+def test_classes_that_do_not_occur_are_left_out():
+    score, hot = torch.rand(5, 2), torch.tensor([[1.0, 0], [0, 0], [1, 0], [0, 0], [1, 0]])
+    assert metrics.mean_average_precision(score, hot) == metrics.mean_average_precision(score[:, :1], hot[:, :1])
+    with pytest.raises(ValueError, match="none of the classes occurs"):
+        metrics.mean_average_precision(score, torch.zeros(5, 2))
+
+
+def test_the_background_and_unknown_frames_are_left_out():
+    y = torch.tensor([0, 1, 2, -1, 1])
+    perfect = 10 * F.one_hot(y.clamp(min=0), 3).float()
+    perfect[3] = torch.tensor([0.0, 99.0, 0.0])  # wrong where nobody knows
+    assert Detection().scores(perfect, y)["map"] == pytest.approx(1.0)
+
+
+def test_forecasts_are_scored_where_there_is_a_target():
+    output, y = torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([[0.0], [torch.nan], [2.0]])
+    each, counts = Forecasting().loss(output, y)
+    assert counts.tolist() == [True, False, True]
+    assert torch.allclose(each[::2], torch.tensor([0.5, 2.5]))
+    scores = Forecasting().scores(output, y)
+    assert scores["mse"] == pytest.approx(5.0)
+    assert scores["mae"] == pytest.approx(2.0)
+
+
+def test_a_missing_target_has_no_gradient():
+    output = torch.tensor([[1.0], [2.0]], requires_grad=True)
+    each, counts = Forecasting().loss(output, torch.tensor([[0.0], [torch.nan]]))
+    torch.where(counts, each, 0.0).sum().backward()
+    assert output.grad.tolist() == [[1.0], [0.0]]

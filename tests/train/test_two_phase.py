@@ -1,0 +1,104 @@
+"""Two phases: what each leaves behind."""
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream.train import Classification, TrainConfig, evaluate, train_two_phase
+
+CONFIG = TrainConfig(epochs=6, batch_size=8, lr=1e-2)
+
+
+@pytest.mark.parametrize(("variant", "fixed"), [("co-cont-single", "co-fixed-single"), ("nystrom", "nystrom-fixed")])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_fixed_model_comes_out(tiny, windows, variant, fixed, layers):
+    model, train, valid = tiny(variant, layers=layers), windows(64), windows(24, 1)
+    new = train_two_phase(model, train, valid, task=Classification(), config=CONFIG)
+    assert new.config.attention.variant == fixed
+    assert model.config.attention.variant == variant
+    assert new.config.layers == layers
+    for block in new.encoder.blocks:
+        assert block.attention.config.fixed
+        assert not any(name.endswith("tilde") for name, _ in block.named_parameters())
+    assert evaluate(new, valid, Classification())["accuracy"] > 0.8
+
+
+def test_landmarks_are_the_centres_of_phase_ones_tokens(tiny, windows):
+    model, train = tiny("co-cont-single"), windows(64)
+    frozen = TrainConfig(epochs=1, lr=0.0)
+    new = train_two_phase(model, train, None, task=Classification(), config=CONFIG, fine_tune=frozen)
+    again = model.convert(variant="co-fixed-single")
+    ns.fit_landmarks(again, train.batches(16), layer=0, seed=0)
+    ours, theirs = (m.encoder.blocks[0].attention for m in (new, again))
+    assert torch.equal(ours.q_tilde, theirs.q_tilde)
+    assert torch.equal(ours.k_tilde, theirs.k_tilde)
+
+
+def test_landmarks_stay_or_are_learned(tiny, windows, monkeypatch):
+    import nystream.train.two_phase as module
+
+    found = []
+    fit = module.fit_landmarks
+
+    def remembered(model, *args, **options):
+        report = fit(model, *args, **options)
+        found.append(model.encoder.blocks[report.layer].attention.q_tilde.detach().clone())
+        return report
+
+    monkeypatch.setattr(module, "fit_landmarks", remembered)
+    for learn in (False, True):
+        found.clear()
+        new = train_two_phase(
+            tiny("co-cont-single", layers=2), windows(64), task=Classification(), config=CONFIG, learn_landmarks=learn
+        )
+        for block, start in zip(new.encoder.blocks, found, strict=True):
+            assert torch.equal(block.attention.q_tilde, start) == (not learn)
+
+
+def test_many_at_once_are_as_one(tiny, windows):
+    train, valid = windows(64), windows(24, 1)
+    train, valid = (type(d)(d.x.double(), d.y) for d in (train, valid))
+    many = train_two_phase(
+        [tiny("co-cont-single", seed=i).double() for i in range(2)],
+        train,
+        valid,
+        task=Classification(),
+        config=CONFIG,
+        seeds=[0, 0],
+    )
+    for i, model in enumerate(many):
+        alone = train_two_phase(
+            tiny("co-cont-single", seed=i).double(), train, valid, task=Classification(), config=CONFIG
+        )
+        for (name, a), b in zip(model.state_dict().items(), alone.state_dict().values(), strict=True):
+            # Clustering runs in float32: centres differ by its rounding where the weights differ by float64's.
+            assert torch.allclose(a, b, atol=1e-4), name
+
+
+def test_it_goes_on_where_it_was(tiny, windows, tmp_path, monkeypatch):
+    import nystream.train.two_phase as module
+
+    options = {"task": Classification(), "config": CONFIG, "tensorboard": False}
+    whole = train_two_phase(tiny("co-cont-single", layers=2), windows(64), windows(24, 1), **options)
+    fit = module.fit_landmarks
+
+    def dies(model, batches, tokens, layer, *args, **rest):
+        if layer == 1:
+            raise KeyboardInterrupt
+        return fit(model, batches, tokens, layer, *args, **rest)
+
+    monkeypatch.setattr(module, "fit_landmarks", dies)
+    with pytest.raises(KeyboardInterrupt):
+        train_two_phase(tiny("co-cont-single", layers=2), windows(64), windows(24, 1), folder=tmp_path, **options)
+    monkeypatch.setattr(module, "fit_landmarks", fit)
+    again = train_two_phase(
+        tiny("co-cont-single", seed=5, layers=2), windows(64), windows(24, 1), folder=tmp_path, **options
+    )
+    for (name, a), b in zip(again.state_dict().items(), whole.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["phase-1", "phase-2-block-0", "phase-2-block-1"]
+
+
+def test_only_continual_landmarks_can_become_fixed(tiny, windows):
+    with pytest.raises(ValueError, match="'co-full-single', but phase one trains continual landmarks"):
+        train_two_phase(tiny("co-full-single"), windows(20), task=Classification())
