@@ -14,8 +14,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    torch.set_num_threads(1)  # the workers already share the cores
+torch.set_num_threads(1)  # the workers share the cores, and what is tested is too small for two threads
 
 
 @pytest.fixture(autouse=True)

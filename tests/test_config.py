@@ -1,4 +1,4 @@
-"""AttentionConfig: what it refuses, what its hash covers, what follows from its fields."""
+"""The configs: what they refuse, what their hashes cover, what follows from their fields, how they go through JSON."""
 
 import dataclasses
 import json
@@ -169,3 +169,300 @@ def test_every_head_has_the_same_width_and_scale():
     cfg = config(embed_dim=32, num_heads=2)
     assert cfg.head_dim == 16
     assert cfg.scale == 0.25
+
+
+def encoder(**options):
+    return ns.EncoderConfig(**{"attention": config(), "layers": 2, **options})
+
+
+def model(**options):
+    return ns.ModelConfig(**{"attention": config(), "layers": 2, "input_dim": 5, "output_dim": 3, **options})
+
+
+MAKERS = pytest.mark.parametrize("make", [encoder, model])
+
+
+@MAKERS
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"attention": None}, TypeError, ("attention is a NoneType", "AttentionConfig")),
+        ({"attention": "full"}, TypeError, ("attention is a str", "AttentionConfig")),
+        ({"attention": {}}, TypeError, ("attention is a dict", "AttentionConfig")),
+        ({"attention": (config(), "full")}, TypeError, ("attention is a str", "one per block")),
+        ({"attention": ()}, ValueError, ("attention has 0 configs", "layers=2", "one per block")),
+        ({"attention": (config(),) * 3}, ValueError, ("attention has 3 configs", "layers=2", "one per block")),
+        (
+            {"attention": (config(), config(embed_dim=16))},
+            ValueError,
+            ("attention has blocks of embed_dim 8, 16", "the same"),
+        ),
+        (
+            {"attention": (config(), config(update_size=2))},
+            ValueError,
+            ("attention has blocks of update_size 1, 2", "the same"),
+        ),
+        ({"attention": (config(), config(window=24))}, ValueError, ("windows of 12, 24", "stack='paper'", "'deep'")),
+        ({"layers": 0}, ValueError, ("layers=0", "at least 1")),
+        ({"layers": 2.0}, TypeError, ("layers=2.0", "integer")),
+        ({"layers": True}, TypeError, ("layers=True", "integer")),
+        ({"ff_dim": 0}, ValueError, ("ff_dim=0", "at least 1")),
+        ({"ff_dim": 1.5}, TypeError, ("ff_dim=1.5", "integer")),
+        ({"stack": "wide"}, ValueError, ("stack='wide'", "paper, deep")),
+        ({"norm": "both"}, ValueError, ("norm='both'", "pre, post")),
+        ({"norm": None}, ValueError, ("norm=None", "pre, post")),
+        ({"activation": "swish"}, ValueError, ("activation='swish'", "gelu, relu")),
+        ({"dropout": 1.0}, ValueError, ("dropout=1.0", "at least 0 and less than 1")),
+        ({"dropout": -0.1}, ValueError, ("dropout=-0.1", "at least 0 and less than 1")),
+        ({"dropout": float("nan")}, ValueError, ("dropout=nan", "at least 0 and less than 1")),
+        ({"dropout": "0.1"}, TypeError, ("dropout='0.1'", "number", "str")),
+        ({"final_norm": 1}, TypeError, ("final_norm=1", "True or False")),
+        ({"norm_eps": 0}, ValueError, ("norm_eps=0.0", "greater than 0")),
+        ({"norm_eps": float("nan")}, ValueError, ("norm_eps=nan", "greater than 0")),
+        ({"norm_eps": float("inf")}, ValueError, ("norm_eps=inf", "finite")),
+        ({"norm_eps": None}, TypeError, ("norm_eps=None", "number")),
+    ],
+)
+def test_a_stack_names_what_it_refuses(make, options, error, words):
+    with pytest.raises(error) as caught:
+        make(**options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"input_dim": 0}, ValueError, ("input_dim=0", "at least 1")),
+        ({"input_dim": None}, TypeError, ("input_dim=None", "integer")),
+        ({"output_dim": -1}, ValueError, ("output_dim=-1", "at least 1")),
+        ({"output_dim": 2.5}, TypeError, ("output_dim=2.5", "integer")),
+        ({"positions": "rotary"}, ValueError, ("positions='rotary'", "learned, sinusoidal, none")),
+        ({"num_positions": 0}, ValueError, ("num_positions=0", "at least 1")),
+        ({"num_positions": "12"}, TypeError, ("num_positions='12'", "integer")),
+    ],
+)
+def test_a_model_names_what_it_refuses(options, error, words):
+    with pytest.raises(error) as caught:
+        model(**options)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("variant", ns.VARIANTS)
+def test_every_block_of_a_deep_stack_returns_its_newest_row(variant):
+    if variant.endswith("-single"):
+        assert [cfg.variant for cfg in model(attention=config(variant), stack="deep").blocks] == [variant] * 2
+    else:
+        with pytest.raises(ValueError, match=f"variant '{variant}' cannot be part of stack='deep'.*-single"):
+            model(attention=config(variant), stack="deep")
+        with pytest.raises(ValueError, match=f"variant '{variant}' cannot be part of stack='deep'"):
+            model(attention=(config("co-full-single"), config(variant)), stack="deep")
+
+
+@pytest.mark.parametrize("given", ["single", "retro"])
+@pytest.mark.parametrize(
+    ("family", "plain"), [("co-full", "full"), ("co-cont", "nystrom"), ("co-fixed", "nystrom-fixed")]
+)
+def test_the_roles_of_the_papers_stack(family, plain, given):
+    for layers, variants in (
+        (1, [f"{family}-single"]),
+        (2, [f"{family}-retro", f"{family}-single"]),
+        (4, [f"{family}-retro", plain, plain, f"{family}-single"]),
+    ):
+        assert [cfg.variant for cfg in model(attention=config(f"{family}-{given}"), layers=layers).blocks] == variants
+
+
+@pytest.mark.parametrize("variant", ["full", "nystrom", "nystrom-fixed"])
+def test_plain_blocks_stay_what_they_are(variant):
+    cfg = encoder(attention=config(variant), layers=3)
+    assert [block.variant for block in cfg.blocks] == [variant] * 3
+    assert not cfg.single
+    assert model(attention=config(variant)).single
+
+
+def test_families_mix():
+    cfg = model(attention=[config("co-cont-single"), config("co-full-retro"), config("co-fixed-retro")], layers=None)
+    assert [block.variant for block in cfg.blocks] == ["co-cont-retro", "full", "co-fixed-single"]
+
+
+def test_a_form_of_sums_goes_where_it_exists():
+    cfg = model(attention=config("co-fixed-single", sums="partials"), layers=3)
+    assert [block.sums for block in cfg.blocks] == ["partials", "auto", "partials"]
+
+
+def test_what_is_not_told():
+    cfg = model(attention=config(), layers=None)
+    assert cfg.layers == 1
+    assert cfg.ff_dim == 4 * cfg.embed_dim == 32
+    assert cfg.num_positions == cfg.window == 12
+    assert cfg.stack == "paper"
+    assert (cfg.norm, cfg.activation, cfg.dropout, cfg.final_norm) == ("pre", "gelu", 0.0, True)
+    assert model(attention=[config()] * 3, layers=None).layers == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"attention": config("co-full-single"), "layers": 1}, 12),
+        ({"attention": config("co-full-single"), "layers": 4}, 12),
+        ({"attention": config("co-cont-single"), "layers": 1}, 14),
+        ({"attention": config("co-cont-single"), "layers": 3}, 14),  # only the first block's landmarks lag
+        ({"attention": [config("co-fixed-single"), config("co-cont-single")]}, 12),
+        ({"attention": config("full"), "layers": 3}, 12),
+        ({"attention": config("co-fixed-single"), "layers": 1, "stack": "deep"}, 12),
+        ({"attention": config("co-fixed-single"), "layers": 3, "stack": "deep"}, 34),
+        ({"attention": [config("co-full-single"), config("co-full-single", window=20)], "stack": "deep"}, 31),
+    ],
+)
+def test_the_receptive_field_of_a_stack(options, field):
+    assert model(**options).receptive_field == field
+    assert model(**options).encoder.receptive_field == field
+
+
+DEEP = [
+    config("co-cont-single"),
+    config("co-full-single", window=24, landmarks=None),
+    config("co-fixed-single", pinv="ridge"),
+]
+
+
+@MAKERS
+@pytest.mark.parametrize(
+    "options", [{}, {"attention": DEEP, "layers": 3, "stack": "deep", "norm_eps": 1e-6, "ff_dim": 7}]
+)
+def test_a_config_goes_through_json(make, options):
+    cfg = make(**options)
+    again = type(cfg).from_dict(json.loads(json.dumps(cfg.to_dict())))
+    assert again == cfg
+    assert again.fingerprint == cfg.fingerprint
+    assert hash(again) == hash(cfg)
+    assert again.blocks == cfg.blocks
+
+
+def test_the_encoder_of_a_model_has_its_fields():
+    assert model(norm="post", dropout=0.2).encoder == encoder(norm="post", dropout=0.2)
+    assert type(model().encoder) is ns.EncoderConfig
+
+
+CHANGED = {
+    "attention": config(window=24),
+    "layers": 3,
+    "ff_dim": 33,
+    "stack": "deep",
+    "norm": "post",
+    "activation": "relu",
+    "dropout": 0.1,
+    "final_norm": False,
+    "norm_eps": 1e-6,
+    "input_dim": 6,
+    "output_dim": 4,
+    "positions": "none",
+    "num_positions": 13,
+}
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ns.ModelConfig)])
+def test_the_fingerprint_of_a_model_covers_every_field(field):
+    one = model()
+    other = dataclasses.replace(one, **{field: CHANGED[field]})
+    assert other.fingerprint != one.fingerprint
+    assert dataclasses.replace(other, **{field: getattr(one, field)}).fingerprint == one.fingerprint
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ns.AttentionConfig)])
+def test_the_fingerprint_of_a_model_covers_every_field_of_its_attention(field):
+    one = config("co-full-single") if field == "dropout" else config()
+    other = dataclasses.replace(one, **{field: OTHER[field]})
+    assert model(attention=one).fingerprint != model(attention=other, num_positions=12, ff_dim=32).fingerprint
+
+
+def test_what_is_told_and_what_is_not_are_one_config():
+    told = model(ff_dim=32, num_positions=12, dropout=0, norm_eps=1e-5)
+    assert told == model()
+    assert told.fingerprint == model().fingerprint
+    assert model(attention=[config()] * 2) == model(attention=(config(), config()))
+
+
+def test_a_stack_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model().layers = 3
+    with pytest.raises(TypeError, match="positional"):
+        ns.ModelConfig(5, 3, config())
+
+
+@MAKERS
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda w: None, ("config is None", "Config")),
+        (lambda w: [w], ("config is [", "Config")),
+        (lambda w: {**w, "rotary": 1, "bias": 2}, ("config has fields", "bias, rotary", "newer nystream")),
+        (lambda w: {**w, "attention": {**w["attention"], "k": 1}}, ("config.attention has fields", "k;")),
+        (lambda w: {**w, "attention": [w["attention"], 3]}, ("config.attention[1] is 3", "AttentionConfig")),
+        (lambda w: {**w, "attention": None}, ("config.attention is None", "AttentionConfig")),
+        (lambda w: {k: v for k, v in w.items() if k != "attention"}, ("config.attention is None",)),
+        (lambda w: {**w, "layers": "two"}, ("layers='two'", "integer")),
+        (lambda w: {**w, "stack": "wide"}, ("stack='wide'", "paper, deep")),
+    ],
+)
+def test_what_was_written_by_another_version_is_refused(make, change, words):
+    cfg = make()
+    with pytest.raises(ValueError, match=r"config|stack") as caught:
+        type(cfg).from_dict(change(cfg.to_dict()))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_model_that_lacks_a_width_is_refused():
+    with pytest.raises(ValueError, match="input_dim"):
+        ns.ModelConfig.from_dict({"attention": config().to_dict(), "output_dim": 3})
+
+
+INFO = ns.ModelInfo("forecasting", ("a", "b"), ("load", "price"), ("MW", "€"), horizon=4, seconds=0.25)
+
+
+def test_info_goes_through_json():
+    assert ns.ModelInfo.from_dict(json.loads(json.dumps(INFO.to_dict()))) == INFO
+    assert ns.ModelInfo.from_dict({}) == ns.ModelInfo()
+    assert ns.ModelInfo(units="MW", labels=["load"]) == ns.ModelInfo(units=("MW",), labels=("load",))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"task": 3}, TypeError, ("task=3", "str")),
+        ({"inputs": None}, TypeError, ("inputs=None", "names")),
+        ({"inputs": 5}, TypeError, ("inputs=5", "names")),
+        ({"labels": ("a", 1)}, TypeError, ("labels=('a', 1)", "each a str")),
+        ({"units": {"a": "b"}}, TypeError, ("units={'a': 'b'}", "names")),
+        ({"horizon": 0}, ValueError, ("horizon=0", "at least 1")),
+        ({"horizon": 1.5}, TypeError, ("horizon=1.5", "integer")),
+        ({"seconds": 0}, ValueError, ("seconds=0", "greater than 0")),
+        ({"seconds": float("nan")}, ValueError, ("seconds=nan", "greater than 0")),
+        ({"seconds": "1 h"}, TypeError, ("seconds='1 h'", "number")),
+    ],
+)
+def test_info_names_what_it_refuses(options, error, words):
+    with pytest.raises(error) as caught:
+        ns.ModelInfo(**options)
+    for word in words:
+        assert word in str(caught.value)
+    with pytest.raises(error):
+        ns.ModelInfo.from_dict(options)
+
+
+def test_info_of_another_version_is_refused():
+    with pytest.raises(ValueError, match="info has fields that are not known here: colour"):
+        ns.ModelInfo.from_dict({"colour": "red"})
+    with pytest.raises(ValueError, match="info is None, but must be an object with the fields of ModelInfo"):
+        ns.ModelInfo.from_dict(None)
+
+
+def test_info_goes_with_the_widths_of_a_model():
+    INFO.check(2, 2)
+    ns.ModelInfo().check(7, 7)
+    ns.ModelInfo(units="MW").check(7, 7)  # one for all
+    for widths, words in (((3, 2), "info.inputs has 2 names, but the model's input_dim is 3"), ((2, 3), "info.labels")):
+        with pytest.raises(ValueError, match=words):
+            INFO.check(*widths)

@@ -341,7 +341,7 @@ def check_stream_module(
 
     Args:
         module: an `nn.Module` with `forward`, `init_state`, `step`, `steps` and a `config`.
-        input_dim: width of a token; `config.embed_dim` unless told.
+        input_dim: width of a token; `config.input_dim`, or else `config.embed_dim`, unless told.
         tokens: length of the stream that is tried; a bit more than three windows unless told.
         seed: of that stream.
         tolerance: largest error, relative to the largest output; by dtype unless told.
@@ -350,7 +350,7 @@ def check_stream_module(
     """
     cfg = module.config
     weight = next(module.parameters())
-    width = cfg.embed_dim if input_dim is None else input_dim
+    width = getattr(cfg, "input_dim", cfg.embed_dim) if input_dim is None else input_dim
     r = cfg.update_size
     length = (tokens or 3 * cfg.window + 2 * r + 3) // r * r
     generator = torch.Generator().manual_seed(seed)

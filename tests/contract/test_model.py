@@ -57,8 +57,7 @@ def check(module, **options):
     cfg = module.config
     # Three windows and a bit, as few as the checks can do with: what they cost grows with the square of it.
     tokens = 3 * cfg.window + 2 * cfg.update_size
-    width = getattr(cfg, "input_dim", cfg.embed_dim)
-    testing.check_stream_module(module, input_dim=width, tokens=tokens, **options)
+    testing.check_stream_module(module, tokens=tokens, **options)
 
 
 @pytest.mark.parametrize(("variant", "layers", "norm", "positions", "sizes"), GRID)

@@ -88,7 +88,8 @@ def check(model, face, compiled):
 @pytest.mark.parametrize(("variant", "layers", "stack", "face"), WHOLE)
 def test_a_face_is_one_graph(small, variant, layers, stack, face):
     model = small(variant, layers, stack).requires_grad_(False)
-    check(model, face, torch.compile(getattr(model, face), backend="eager", fullgraph=True))
+    compiled = torch.compile(model if face == "forward" else getattr(model, face), backend="eager", fullgraph=True)
+    check(model, face, compiled)
 
 
 @pytest.mark.parametrize(("variant", "layers", "stack", "face"), PARTS)
@@ -135,6 +136,19 @@ def test_a_stream_compiles_its_step_once(small, variant, layers, stack):
     for _ in range(12):
         _, state = step(randn(2, 5), state)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(("layers", "stack"), [(2, "deep"), (2, "paper")])
+def test_a_compiled_step_in_place(small, layers, stack):
+    model = small("co-fixed-single", layers, stack).requires_grad_(False)
+    step, state, eager = torch.compile(model.step, backend="aot_eager"), model.init_state(2), model.init_state(2)
+    places = [leaf.data_ptr() for _, leaf in states.named_leaves(state)]
+    for _ in range(9):
+        x = randn(2, 5)
+        y, state = step(x, state, inplace=True)
+        want, eager = model.step(x, eager)
+        close(y, want)
+    assert [leaf.data_ptr() for _, leaf in states.named_leaves(state)] == places
 
 
 class Step(torch.nn.Module):

@@ -126,7 +126,7 @@ def test_blocks_of_a_deep_stack_change_their_windows_one_by_one(build):
     assert other.receptive_field == 12
     assert other.config.num_positions == 6
     assert landmarks(other) == [True, True]
-    testing.check_stream_module(other, input_dim=5, tokens=30, gradients=False)
+    testing.check_stream_module(other, tokens=30, gradients=False)
     close(other.convert(window=6)(x), model(x))
 
 

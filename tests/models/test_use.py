@@ -94,6 +94,23 @@ def test_streams_laid_end_to_end_begin_at_position_0(model):
 
 
 @torch.no_grad()
+def test_ragged_streams_may_open_inside_a_piece(model):
+    """A stream that would open after a row's last token does not open."""
+    x, reset = randn(3, 9, 5), torch.zeros(3, 9, dtype=torch.bool)
+    reset[0, 4] = reset[1, 6] = reset[2, 0] = True
+    _, state = model.steps(randn(3, 7, 5), model.init_state(3))
+    y, after = model.steps(x, state, lengths=torch.tensor([9, 4, 0]), reset=reset)
+    before, first = model.steps(x[:1, :4], states.select(state, 0))
+    first_rows, first = model.steps(x[:1, 4:], model.init_state(1))
+    second_rows, second = model.steps(x[1:2, :4], states.select(state, 1))
+    close(y[:1], torch.cat([before, first_rows], 1))
+    close(y[1:2, :4], second_rows)
+    assert after.time.tolist() == [5, 11, 7]
+    wanted = states.stack([first, second, states.select(state, 2)])
+    close(loop(model, x, after)[0], loop(model, x, wanted)[0])
+
+
+@torch.no_grad()
 def test_reset_renews_some_rows(model):
     x = randn(3, 9, 5)
     _, state = model.steps(x, model.init_state(3))
@@ -262,6 +279,12 @@ def test_a_model_made_without_memory_can_be_filled(build, kind):
         other = ns.StreamModel(model.config, device="meta", dtype=torch.float64).to_empty(device="cpu").eval()
         other.load_state_dict(model.state_dict())
         assert torch.equal(other(x), model(x))
+
+
+@torch.no_grad()
+def test_functional_call_with_other_weights(build, kind):
+    model, other, x = build(**kind), build(**kind), randn(2, 6, 5)
+    close(torch.func.functional_call(model, other.state_dict(), (x,)), other(x))
 
 
 @torch.no_grad()

@@ -38,7 +38,8 @@ class EncoderConfig:
             model's) or "deep" (newest row in every block, each over a window of its own; cost linear in depth).
         norm: "pre" or "post": where a block normalises.
         activation: of the feed-forward, "gelu" or "relu".
-        dropout: after attention and feed-forward and inside the latter, in training.
+        dropout: after attention and feed-forward and inside the latter, in training; in a model, of its embedded
+            tokens too.
         final_norm: whether the last block's output is normalised.
         norm_eps: ε of every LayerNorm.
     """
@@ -87,6 +88,8 @@ class EncoderConfig:
         positive_int("layers", self.layers)
         if isinstance(given, tuple) and len(given) != self.layers:
             raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
+        if isinstance(given, tuple) and all(cfg == given[0] for cfg in given):
+            object.__setattr__(self, "attention", given[0])  # one model, one config, one fingerprint
         for name in ("embed_dim", "update_size"):
             values = sorted({getattr(cfg, name) for cfg in configs})
             if len(values) > 1:
@@ -144,9 +147,10 @@ class EncoderConfig:
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens an output can depend on."""
+        """How many tokens an output can depend on, at most: the landmarks of several blocks may lag by less."""
         if self.cascade:
-            return 1 + sum(cfg.receptive_field - 1 for cfg in self.blocks)
+            r = self.update_size
+            return r + sum(r * -(-cfg.receptive_field // r) - r for cfg in self.blocks)  # whole groups
         return self.blocks[0].receptive_field
 
     def to_dict(self) -> dict[str, Any]:

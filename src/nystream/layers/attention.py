@@ -337,12 +337,16 @@ class MultiheadAttention(nn.Module):
             return Fixed(*landmarks, self._inverse())  # being learned
         if not torch.compiler.is_compiling() and self._versions() != self._derived_at:
             self._derive()  # the landmarks were written to in place
-        if not self._ready:
+        self.require_landmarks()
+        return Fixed(*landmarks, self.gamma_pinv)
+
+    def require_landmarks(self) -> None:
+        """Refuse to go on where landmarks are fixed, but not known."""
+        if self.config.fixed and not self._ready:
             raise RuntimeError(
                 f"variant {self.config.variant!r} has no landmarks yet; "
                 f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
             )
-        return Fixed(*landmarks, self.gamma_pinv)
 
     def _versions(self) -> list[int]:
         """How often the landmarks were written to; inference tensors do not say."""

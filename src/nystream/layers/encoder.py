@@ -129,11 +129,11 @@ class StreamEncoder(nn.Module):
         self.check_state(state, x.shape[0])
         with torch.set_grad_enabled(torch.is_grad_enabled() and not inplace):
             if self.config.cascade:
-                if inplace:  # a block that refuses must find the states of those before it as they were
-                    for block, held in zip(self.blocks, state.blocks, strict=True):
-                        block.attention.check_stream(x, held)
-                new = []
-                for block, held in zip(self.blocks, state.blocks, strict=True):
+                pairs, new = list(zip(self.blocks, state.blocks, strict=True)), []
+                for block, held in pairs[1:] if inplace else ():  # else they would refuse after the first has moved on
+                    block.attention.check_stream(x, held)
+                    block.attention.require_landmarks()
+                for block, held in pairs:
                     rows, after = block.attention.step(block.attended(x), held, inplace=inplace)
                     x = block.finish(x, rows)
                     new.append(after)
@@ -203,8 +203,8 @@ class StreamEncoder(nn.Module):
             lengths = None if length == n else torch.full((x.shape[0],), length, device=x.device)
             for block in self.blocks[:layer]:
                 rows = block(rows, lengths)
-            seen.append(self.blocks[layer].attended(rows[:, n - length :]).flatten(0, 1))
-        return torch.cat(seen)
+            seen.append(self.blocks[layer].attended(rows[:, n - length :]))
+        return torch.cat(seen, 1).flatten(0, 1)
 
     def check_state(self, state: Any, batch_size: int) -> None:
         """Refuse a state of another stack; the attentions check their own."""

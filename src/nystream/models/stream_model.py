@@ -24,7 +24,6 @@ class StreamModel(
     nn.Module,
     Pretrained,
     library_name="nystream",
-    license="apache-2.0",
     tags=["streaming", "continual-inference", "nystrom"],
 ):
     """Input projection, circular positions, encoder blocks, norm and head, with `forward`, `step` and `steps`.
@@ -191,8 +190,7 @@ class StreamModel(
         for place, cfg in enumerate(configs):
             if layer is None or place == layer:
                 configs[place] = _changed(cfg, variant, window, landmarks)
-        same = all(cfg == configs[0] for cfg in configs)
-        config = dataclasses.replace(self.config, attention=configs[0] if same else tuple(configs))
+        config = dataclasses.replace(self.config, attention=tuple(configs))
         weight = self.input_proj.weight
         model = StreamModel(config, self.info, device=weight.device, dtype=weight.dtype)
         held, wanted = self.state_dict(), model.state_dict()
