@@ -4,6 +4,9 @@
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 JOBS ?= 2
 
+# benchmarks/training.py needs the data sets and hours without a GPU: it is run by itself.
+BENCHMARKS := $(filter-out benchmarks/training.py, $(wildcard benchmarks/[!_]*.py))
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -38,10 +41,11 @@ unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
 demo: $(STAMP) ## stream tokens through all nine variants and print one table
 	$(BIN)/nystream demo
 
-bench: $(STAMP) ## run every benchmark
-	set -e; for script in benchmarks/[!_]*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+bench: $(STAMP) ## run the benchmarks
+	set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
 docs-figures: $(STAMP) ## draw the figures of the documentation again
+	$(BIN)/python docs/figures.py
 	$(BIN)/python benchmarks/drift.py
 
 clean: ## remove caches and build products; .venv stays

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 import nystream
+from nystream.compat import torch_encoder
 from nystream.layers import attention
+from nystream.models import stream_model
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = "ops|layers|models|landmarks|train|compat|tests|benchmarks|costs"
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
 
 
@@ -40,12 +43,16 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_are_named_exist(page):
-    for name in re.findall(r"`((?:ops|layers|tests|benchmarks|costs)/[\w/.-]+\.py)`", page.read_text()):
+    for name in re.findall(
+        r"`((?:ops|layers|models|landmarks|train|compat|tests|benchmarks|costs)/[\w/.-]+\.py)`", page.read_text()
+    ):
         inside = ROOT if name.startswith(("tests", "benchmarks")) else ROOT / "src" / "nystream"
         assert (inside / name).exists(), name
 
 
-@pytest.mark.parametrize("module", [nystream, attention], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [nystream, attention, stream_model, torch_encoder], ids=lambda module: module.__name__
+)
 def test_docstrings(module):
     assert doctest.testmod(module).failed == 0
 

@@ -54,7 +54,7 @@ def train_two_phase(
         train, valid: data, as for `fit`, or `fit_many` where there are several models.
         task: what the model is for.
         config: phase one.
-        fine_tune: each fine-tuning of phase two; as `config`, with half the epochs and a tenth of the learning rate,
+        fine_tune: each fine-tuning of phase two; as `config`, with half the epochs and a third of the learning rate,
             unless told.
         seeds: for several models, as in `fit_many`.
         tokens: size of the sample that is clustered, of the training data only.
@@ -64,7 +64,7 @@ def train_two_phase(
         tensorboard, progress: as in `fit`.
     """
     config = config or TrainConfig()
-    tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 10)
+    tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 3)
     many = not isinstance(model, StreamModel)
     models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
     _check(models)
