@@ -166,6 +166,20 @@ def learned() -> str:
     )
 
 
+def converted() -> str:
+    record = results("convert")
+    sizes = list(record["rows"][0]["errors"])
+    rows = [
+        [f"×{row['sharpness']}", f"`{row['variant']}`", *(f"{error:.0%}" for error in row["errors"].values())]
+        for row in record["rows"]
+    ]
+    return (
+        f"Relative error of the newest row of an untrained encoder of two blocks, n = {record['window']}, "
+        f'`pinv="{record["pinv"]}"`, with the logits that torch starts from and with larger ones '
+        f"(`{record['command']}`):\n\n" + table(["logits", "variant", *(f"m = {m}" for m in sizes)], rows)
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "measured": measured,
     "drift": drift,
@@ -174,6 +188,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "deep": deep,
     "many": many,
     "learned": learned,
+    "converted": converted,
 }
 
 

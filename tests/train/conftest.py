@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 import torch
 
@@ -54,3 +56,25 @@ def streams():
         return ns.train.StreamData(x, [part.unfold(0, 4, 1).mean(-1)[:, :width] for part in padded])
 
     return streams
+
+
+@pytest.fixture
+def killed(monkeypatch):
+    """Runs whose engine dies at an update: with killed(Single, 7): fit(...)."""
+
+    @contextlib.contextmanager
+    def killed(engine, update):
+        step, left = engine.step, update
+
+        def dies(self, *args):
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            return step(self, *args)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(engine, "step", dies)
+            yield
+
+    return killed

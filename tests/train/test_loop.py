@@ -120,25 +120,14 @@ def test_units_are_the_users(tiny, streams):
 
 
 @pytest.mark.parametrize("kind", ["windows", "streams"])
-def test_a_run_that_was_stopped_goes_on_exactly(tiny, windows, streams, tmp_path, monkeypatch, kind):
+def test_a_run_that_was_stopped_goes_on_exactly(tiny, windows, streams, tmp_path, killed, kind):
     data = (windows(40), windows(12, 1)) if kind == "windows" else (streams(3), streams(1, 5))
     task = Classification() if kind == "windows" else Forecasting()
     config = TrainConfig(epochs=4, batch_size=8 if kind == "windows" else 1, lr=1e-2, checkpoint_every=2, short=0.5)
     whole, parts = tiny(dropout=0.1), tiny(dropout=0.1)
     expected = fit(whole, *data, config, task=task)
-    step, left = Single.step, 7
-
-    def dies(self, *args):
-        nonlocal left
-        left -= 1
-        if not left:
-            raise KeyboardInterrupt
-        return step(self, *args)
-
-    monkeypatch.setattr(Single, "step", dies)
-    with pytest.raises(KeyboardInterrupt):
+    with killed(Single, 7):
         fit(parts, *data, config, task=task, folder=tmp_path)
-    monkeypatch.setattr(Single, "step", step)
     again = tiny(seed=9, dropout=0.1)  # whatever it starts from, the checkpoint has the weights
     result = fit(again, *data, config, task=task, folder=tmp_path)
     assert torch.equal(weights(again), weights(whole))

@@ -57,23 +57,12 @@ def test_members_stop_by_themselves(tiny, windows):
         same(together[i], model)
 
 
-def test_a_run_goes_on_exactly(tiny, windows, tmp_path, monkeypatch):
+def test_a_run_goes_on_exactly(tiny, windows, tmp_path, killed):
     config, data = TrainConfig(epochs=3, batch_size=8, lr=1e-2, checkpoint_every=2), (windows(40), windows(12, 1))
     whole = [tiny(seed=i, dropout=0.1) for i in range(2)]
     fit_many(whole, *data, config, task=Classification())
-    step, left = Many.step, 8
-
-    def dies(self, *args):
-        nonlocal left
-        left -= 1
-        if not left:
-            raise KeyboardInterrupt
-        return step(self, *args)
-
-    monkeypatch.setattr(Many, "step", dies)
-    with pytest.raises(KeyboardInterrupt):
+    with killed(Many, 8):
         fit_many([tiny(seed=i, dropout=0.1) for i in range(2)], *data, config, task=Classification(), folder=tmp_path)
-    monkeypatch.setattr(Many, "step", step)
     again = [tiny(seed=7 + i, dropout=0.1) for i in range(2)]
     fit_many(again, *data, config, task=Classification(), folder=tmp_path)
     for a, b in zip(again, whole, strict=True):
