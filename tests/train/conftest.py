@@ -73,8 +73,9 @@ def killed(monkeypatch):
                 raise KeyboardInterrupt
             return step(self, *args)
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(engine, "step", dies)
-            yield
+            with pytest.raises(KeyboardInterrupt):
+                yield
 
     return killed
