@@ -25,6 +25,7 @@ def test_streams_keep_their_order():
         assert torch.equal(a, x[i])
         assert torch.equal(b, y[i])
     assert torch.equal(data.subset([1]).stream(0)[0], x[1])
+    assert torch.equal(data.subset(torch.tensor([False, True])).stream(0)[0], x[1])
 
 
 def test_a_subset_of_windows():
@@ -35,7 +36,10 @@ def test_a_subset_of_windows():
 def test_batches_for_landmarks_hold_every_token():
     x = [torch.randn(2500, 2), torch.randn(5, 2)]
     data = StreamData(x, [torch.zeros(2500, 1), torch.zeros(5, 1)])
-    assert torch.equal(torch.cat([part[0] for part in data.batches(8)]), torch.cat(x))
+    assert torch.equal(torch.cat([part.flatten(0, 1) for part in data.batches(8)]), torch.cat(x))
+    groups = list(data.batches(8, update_size=3))
+    assert all(part.shape[1] % 3 == 0 for part in groups)
+    assert sum(part.shape[0] * part.shape[1] for part in groups) == 2499 + 3
     windows = WindowData(torch.randn(7, 5, 2), torch.arange(7))
     assert torch.equal(torch.cat(list(windows.batches(3))), windows.x)
 
@@ -62,6 +66,11 @@ def test_the_fingerprint_is_that_of_the_numbers():
         (lambda: WindowData(torch.full((4, 5, 2), torch.nan), torch.zeros(4)), "x has values that are not finite"),
         (lambda: StreamData(torch.zeros(4, 5), torch.zeros(4)), "x is one stream, but must be a list of streams"),
         (lambda: StreamData([], []), "x has 0 streams and y 0"),
+        (lambda: WindowData(torch.zeros(0, 5, 2), torch.zeros(0)), "with at least one window"),
+        (
+            lambda: StreamData([torch.zeros(4, 2), torch.zeros(4, 3)], [torch.zeros(4)] * 2),
+            "all need the same widths",
+        ),
         (lambda: StreamData([torch.zeros(4, 2)], [torch.zeros(3)]), r"stream 0 has x \[4, 2\] and y \[3\]"),
     ],
 )

@@ -15,18 +15,40 @@ import nystream as ns
 SCRIPT = Path(__file__).parent / "run_fit.py"
 
 
-@pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo")
-def test_torchrun_changes_nothing(tmp_path):
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, SCRIPT, tmp_path / "one"], env=env, check=True, timeout=120)
+pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo")
+ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def alone(*args):
+    subprocess.run([sys.executable, SCRIPT, *args], env=ENV, check=True, timeout=120)
+
+
+def together(*args):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run([*torchrun, SCRIPT, tmp_path / "two"], env=env, timeout=240, capture_output=True, text=True)
+    done = subprocess.run([*torchrun, SCRIPT, *args], env=ENV, timeout=240, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    one, two = (ns.StreamModel.from_pretrained(tmp_path / name / "model") for name in ("one", "two"))
+
+
+def same(*folders, tolerance=1e-8):
+    one, two = (ns.StreamModel.from_pretrained(folder) for folder in folders)
     for (name, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
         # float64, summed in another order; AdamW divides by the size of a gradient, so rounding may be enlarged.
-        assert torch.allclose(a, b, atol=1e-8), name
+        assert torch.allclose(a, b, atol=tolerance), name
+
+
+def test_torchrun_changes_nothing(tmp_path):
+    alone(tmp_path / "one")
+    together(tmp_path / "two")
+    same(tmp_path / "one" / "model", tmp_path / "two" / "model")
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
     assert len(lines[0]) == len(lines[1]) == 6
     for a, b in zip(*lines, strict=True):
         assert json.loads(a)["train_loss"] == pytest.approx(json.loads(b)["train_loss"], rel=1e-9)
+
+
+def test_two_phases_in_two_processes(tmp_path):
+    alone(tmp_path / "one", "phases")
+    together(tmp_path / "two", "phases")
+    same(tmp_path / "two" / "0", tmp_path / "two" / "1", tolerance=0.0)
+    # Clusters are found among numbers that differ in their last bits.
+    same(tmp_path / "one" / "0", tmp_path / "two" / "0", tolerance=1e-5)

@@ -1,5 +1,6 @@
 """The loop: it learns, it selects, it stops, it goes on after a kill, and it says what is wrong."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -8,11 +9,23 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import nystream as ns
-from nystream.train import Classification, Detection, Forecasting, StreamData, TrainConfig, WindowData, evaluate, fit
+from nystream.train import (
+    Classification,
+    Detection,
+    Forecasting,
+    StreamData,
+    TrainConfig,
+    WindowData,
+    evaluate,
+    fit,
+    fit_many,
+    predict,
+)
 from nystream.train.single import Single
 
 SCRIPT = Path(__file__).parent / "run_fit.py"
@@ -217,14 +230,90 @@ def test_a_loss_that_is_not_finite_is_an_error(tiny, streams):
             Classification(),
             "y has class 3, but the model's",
         ),
-        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4)), Classification(), "must be classes: integers below 3"),
-        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4, 2)), Forecasting(), r"must be numbers \[..., 3\]"),
-        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4).long()), Forecasting(), r"must be numbers \[..., 3\]"),
+        (
+            WindowData(torch.zeros(4, 8, 3), torch.zeros(4)),
+            Classification(),
+            r"train: y is torch.float32 \[4\], but must be classes \[N\]: integers below 3",
+        ),
+        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4, 2)), Forecasting(), r"must be numbers \[N, 3\]"),
+        (WindowData(torch.zeros(4, 8, 3), torch.zeros(4).long()), Forecasting(), r"must be numbers \[N, 3\]"),
     ],
 )
 def test_targets_are_checked_first(tiny, data, task, message):
     with pytest.raises(ValueError, match=message):
         fit(tiny(), data, task=task)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"config": TrainConfig(patience=2)}, ValueError, "patience=2 needs validation data"),
+        ({"config": TrainConfig(schedule="plateau")}, ValueError, "schedule='plateau' needs validation data"),
+        ({"valid": TrainConfig()}, TypeError, "valid is a TrainConfig, but must be WindowData or StreamData"),
+        ({"train": (1, 2)}, TypeError, "train is a tuple, but must be WindowData or StreamData"),
+        ({"task": Classification}, TypeError, r"must be a task: Classification\(\)"),
+        ({"model": torch.nn.Linear(2, 2)}, TypeError, "model is a Linear, but must be a StreamModel"),
+    ],
+)
+def test_arguments_are_checked_first(tiny, windows, change, error, message):
+    given = {"model": tiny(), "train": windows(8), "task": Classification(), **change}
+    with pytest.raises(error, match=message):
+        fit(given.pop("model"), given.pop("train"), **given)
+
+
+def test_landmarks_must_be_known(windows):
+    attention = ns.AttentionConfig("co-fixed-single", embed_dim=8, num_heads=2, window=8, landmarks=2)
+    model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=3, attention=attention))
+    for run in (fit, lambda m, *args, **options: fit_many([m], *args, **options)):
+        with pytest.raises(RuntimeError, match="has no landmarks yet"):
+            run(model, windows(8), task=Classification())
+
+
+def test_a_score_that_is_no_number_can_be_beaten():
+    from nystream.train.loop import Progress, _improves
+
+    now = Progress(epoch=1, best=[{"mse": float("nan")}], best_epoch=[1], stopped=[False])
+    assert _improves(now, 0, [{"mse": 0.1}], Forecasting())
+    assert not _improves(dataclasses.replace(now, best=[{"mse": 0.1}]), 0, [{"mse": float("nan")}], Forecasting())
+
+
+def test_another_scaler_is_another_run(tiny, windows, tmp_path):
+    data, config = (windows(20), windows(10, 1)), TrainConfig(epochs=1)
+    fit(tiny(), *data, config, task=Classification(), folder=tmp_path)
+    model = tiny()
+    model.input_scaler.fit(data[0].x)
+    with pytest.raises(ValueError, match="holds another run: scalers"):
+        fit(model, *data, config, task=Classification(), folder=tmp_path)
+
+
+def test_numpys_floats_are_taken(tiny):
+    data = WindowData(np.random.default_rng(0).normal(size=(8, 8, 3)), np.arange(8) % 3)
+    fit(tiny(), data, data, TrainConfig(epochs=1), task=Classification())
+
+
+def test_streams_without_a_whole_group_have_no_output(tiny):
+    model = tiny(update_size=4)
+    data = StreamData([torch.randn(3, 3), torch.randn(9, 3)], [torch.randn(3, 3), torch.randn(9, 3)])
+    output, y = predict(model, data, batch_size=1)
+    assert output.shape == y.shape == (8, 3)
+    with pytest.raises(ValueError, match="skip=-3 must be an integer of at least 0"):
+        predict(model, data, skip=-3)
+
+
+def test_tensorboard_keeps_every_epoch_of_a_run_that_was_stopped(tiny, windows, tmp_path, killed):
+    data, config = (windows(40), windows(12, 1)), TrainConfig(epochs=4, batch_size=8)
+    with killed(Single, 11):  # in the third epoch of five updates
+        fit(tiny(), *data, config, task=Classification(), folder=tmp_path)
+    fit(tiny(), *data, config, task=Classification(), folder=tmp_path)
+    assert steps_of(tmp_path, "train_loss") == [5, 10, 15, 20]
+
+
+def steps_of(folder, name):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder / "tensorboard"))
+    events.Reload()
+    return [event.step for event in events.Scalars(name)]
 
 
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single"])

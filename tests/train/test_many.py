@@ -70,6 +70,29 @@ def test_a_run_goes_on_exactly(tiny, windows, tmp_path, killed):
     assert (tmp_path / "model-1" / "model.safetensors").exists()
 
 
+def test_a_run_brings_its_landmarks_along(tiny, windows, tmp_path):
+    config, data = TrainConfig(epochs=1, batch_size=8), (windows(40), windows(12, 1))
+    whole, again = ([tiny("co-fixed-single", seed=s + i) for i in range(2)] for s in (0, 50))
+    fit_many(whole, *data, config, task=Classification(), folder=tmp_path)
+    fit_many(again, *data, config, task=Classification(), folder=tmp_path)
+    for a, b in zip(again, whole, strict=True):
+        same(a, b, 0.0)
+
+
+def test_what_is_frozen_stays(tiny, windows):
+    models = [tiny(seed=i) for i in range(2)]
+    before = [model.head.weight.clone() for model in models]
+    for model in models:
+        model.head.requires_grad_(False)
+    fit_many(models, windows(40), None, TrainConfig(epochs=1, lr=1e-2), task=Classification())
+    for model, head in zip(models, before, strict=True):
+        assert torch.equal(model.head.weight, head)
+        assert not torch.equal(model.input_proj.weight, tiny(seed=0).input_proj.weight)
+    models[0].head.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"models\[1\] trains other parameters than models\[0\]: head.bias"):
+        fit_many(models, windows(40), task=Classification())
+
+
 def test_landmarks_can_be_learned_together(tiny, windows):
     together, apart = ([tiny("co-fixed-single", seed=i).double() for i in range(2)] for _ in range(2))
     data = windows(40)
@@ -90,6 +113,7 @@ def test_landmarks_can_be_learned_together(tiny, windows):
     [
         ({"models": []}, "models is empty"),
         ({"seeds": [1]}, "seeds has 1 numbers for 2 models"),
+        ({"seeds": [1, -1]}, "seeds has -1, but every one must be"),
         ({"config": TrainConfig(schedule="plateau")}, "schedule='plateau' decides for each model by itself"),
         ({"train": "uneven"}, "20, 21 examples an epoch.*set steps_per_epoch=3"),
         ({"train": "one"}, "train has 1 data sets for 2 models"),
@@ -102,6 +126,20 @@ def test_errors_say_what_is_needed(tiny, windows, change, message):
     )
     with pytest.raises(ValueError, match=message):
         fit_many(given.pop("models"), given.pop("train"), task=Classification(), **given)
+
+
+def test_one_model_is_not_many(tiny, windows):
+    model = tiny()
+    with pytest.raises(TypeError, match=r"models is one StreamModel, but must be a list"):
+        fit_many(model, windows(20), task=Classification())
+    with pytest.raises(ValueError, match="models holds one model twice"):
+        fit_many([model, model], windows(20), task=Classification())
+
+
+def test_torchrun_is_refused(tiny, windows, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="fit_many trains in one process"):
+        fit_many([tiny()], windows(20), task=Classification())
 
 
 def test_models_must_be_alike(tiny, windows):

@@ -74,16 +74,29 @@ def test_pieces_are_runs_of_streams(lengths, piece, short, r):
         assert torch.equal(x, y)
 
 
-def test_pieces_cover_a_long_stream_evenly():
-    found = sampler(counted(1000), config(4, 1, "co-full-single"), TrainConfig(piece=20))
-    seen = torch.zeros(1001)
-    for epoch in range(200):
-        for x in found.take(torch.arange(len(found)), seeded(epoch)).x[..., 0]:
-            seen[x.long()] += 1
-    inside = seen[21:-20]
-    # About len(found) * 20 / 1000 visits an epoch; stratified draws spread less than independent ones.
-    expected = 200 * len(found) * 20 / 981
-    assert (inside - expected).abs().max() < 6 * expected**0.5
+@pytest.mark.parametrize("lengths", [[1000], [32] * 30 + [1000], [5] * 50 + [21, 400]])
+@pytest.mark.parametrize("short", [0.0, 1.0])
+def test_pieces_meet_every_token_about_once_an_epoch(lengths, short):
+    data, setting = counted(*lengths), TrainConfig(piece=40, short=short)
+    found = sampler(data, config(8, 1, "co-full-single"), setting)
+    met = [torch.zeros(length + 1) for length in lengths]
+    epochs = 300
+    for epoch in range(epochs):
+        batch = found.take(torch.arange(len(found)), seeded(epoch))
+        for x, length in zip(batch.x[..., 0], batch.lengths.tolist(), strict=True):
+            stream = int(x[0]) // 1000 if x[0] % 1000 else int(x[0]) // 1000 - 1
+            met[stream][(x[found.warm : length] - 1000 * stream).long()] += 1
+    for length, seen in zip(lengths, met, strict=True):
+        share = seen[1 + found.warm :] / epochs
+        if length > found.warm:
+            assert 0.7 < float(share.mean()) < 1.4
+    assert float(torch.cat([seen[1 + found.warm :] for seen in met]).mean()) / epochs == pytest.approx(1.0, rel=0.25)
+
+
+def test_pieces_start_anywhere_on_the_circle():
+    found = sampler(counted(500), config(4, 1, "co-full-single", num_positions=30), TrainConfig(piece=8))
+    drawn = torch.cat([found.take(torch.arange(len(found)), seeded(i)).offset for i in range(5)])
+    assert set(drawn.tolist()) == set(range(30))
 
 
 def test_whole_windows_and_cut_ones():

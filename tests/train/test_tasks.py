@@ -70,6 +70,47 @@ def test_forecasts_are_scored_where_there_is_a_target():
     assert scores["mae"] == pytest.approx(2.0)
 
 
+def test_columns_are_missing_one_by_one():
+    output, y = torch.tensor([[1.0, 9.0]]), torch.tensor([[0.0, torch.nan]])
+    each, counts = Forecasting().loss(output, y)
+    assert counts.tolist() == [True]
+    assert each.tolist() == [0.5]
+    assert Forecasting().scores(output, y)["mse"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task", "y", "message"),
+    [
+        (Classification(), torch.zeros(4, 1).long(), r"must be classes \[N\]: integers below 3"),
+        (Classification(), torch.full((4,), -1), "no class that is known"),
+        (Detection(), torch.zeros(4, 1).long(), r"must be classes \[N\]"),
+        (Detection(), torch.zeros(4, 3).long(), r"given as floats: y.float\(\)"),
+        (Detection(), torch.zeros(4, 2), r"must be \[N, 3\]: zeros and ones"),
+        (Detection(), torch.zeros(4).long(), "none of the classes to be detected"),
+        (Detection(background=17), torch.ones(4).long(), "background=17 is not one of the 3 classes"),
+        (Forecasting(), torch.zeros(4), r"for one quantity, y\[:, None\]"),
+        (Forecasting(), torch.zeros(4, 1, 3), r"must be numbers \[N, 3\]"),
+        (Forecasting(), torch.full((4, 3), torch.nan), "no number that is finite"),
+    ],
+)
+def test_targets_that_do_not_fit_are_refused(task, y, message):
+    with pytest.raises(ValueError, match=message):
+        task.check(y, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Classification(label_smoothing=5.0), "label_smoothing=5.0"),
+        (lambda: Detection(kind="sigmod"), "kind='sigmod' is not known"),
+        (lambda: Forecasting(delta=0.0), "delta=0.0 must be greater than 0"),
+    ],
+)
+def test_tasks_are_checked(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 def test_a_missing_target_has_no_gradient():
     output = torch.tensor([[1.0], [2.0]], requires_grad=True)
     each, counts = Forecasting().loss(output, torch.tensor([[0.0], [torch.nan]]))

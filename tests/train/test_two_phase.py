@@ -1,10 +1,12 @@
 """Two phases: what each leaves behind."""
 
+import dataclasses
+
 import pytest
 import torch
 
 import nystream as ns
-from nystream.train import Classification, TrainConfig, evaluate, train_two_phase
+from nystream.train import Classification, Forecasting, TrainConfig, evaluate, train_two_phase
 
 CONFIG = TrainConfig(epochs=6, batch_size=8, lr=1e-2)
 
@@ -64,11 +66,12 @@ def test_many_at_once_are_as_one(tiny, windows):
         valid,
         task=Classification(),
         config=CONFIG,
-        seeds=[0, 0],
+        seeds=[3, 5],
     )
     for i, model in enumerate(many):
+        config = dataclasses.replace(CONFIG, seed=3 + 2 * i)
         alone = train_two_phase(
-            tiny("co-cont-single", seed=i).double(), train, valid, task=Classification(), config=CONFIG
+            tiny("co-cont-single", seed=i).double(), train, valid, task=Classification(), config=config
         )
         for (name, a), b in zip(model.state_dict().items(), alone.state_dict().values(), strict=True):
             # Clustering runs in float32: centres differ by its rounding where the weights differ by float64's.
@@ -97,6 +100,36 @@ def test_it_goes_on_where_it_was(tiny, windows, tmp_path, monkeypatch):
     for (name, a), b in zip(again.state_dict().items(), whole.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
     assert sorted(path.name for path in tmp_path.iterdir()) == ["phase-1", "phase-2-block-0", "phase-2-block-1"]
+
+
+def test_a_folder_of_other_options_is_refused(tiny, windows, tmp_path):
+    options = {"task": Classification(), "config": TrainConfig(epochs=1), "folder": tmp_path}
+    train_two_phase(tiny("co-cont-single"), windows(20), windows(10, 1), **options)
+    with pytest.raises(ValueError, match=r"holds another run: .*learn_landmarks is False there and True here"):
+        train_two_phase(tiny("co-cont-single"), windows(20), windows(10, 1), learn_landmarks=True, **options)
+
+
+@pytest.mark.parametrize("update_size", [2, 3])
+def test_groups_that_arrive_together(tiny, streams, update_size):
+    model = tiny("co-cont-single", window=6, update_size=update_size)
+    fixed = train_two_phase(model, streams(2, tokens=61), task=Forecasting(), config=TrainConfig(epochs=1))
+    assert fixed.config.attention.variant == "co-fixed-single"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "xy"}, "method='xy' is not known"),
+        ({"tokens": 1}, "tokens=1 is less than the m=2 landmarks"),
+        ({"seeds": [1]}, "seeds= is for several models"),
+    ],
+)
+def test_what_phase_two_would_refuse_is_refused_first(tiny, windows, options, message):
+    model = tiny("co-cont-single")
+    before = model.head.weight.clone()
+    with pytest.raises(ValueError, match=message):
+        train_two_phase(model, windows(20), task=Classification(), **options)
+    assert torch.equal(model.head.weight, before)
 
 
 def test_only_continual_landmarks_can_become_fixed(tiny, windows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from nystream.layers import checks
 from nystream.layers.encoder import StreamEncoder
+from nystream.layers.modes import evaluating
 from nystream.models.stream_model import StreamModel
 from nystream.ops.precision import accumulator
 from nystream.progress import track
@@ -92,19 +92,6 @@ def collect(
                 reservoir.add(rows)
             advance(note=f"{reservoir.seen:,} tokens")
     return reservoir
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without a graph; every module's training flag is put back as it was."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _seen_by(model: StreamModel | StreamEncoder, x: Tensor, layer: int, start: Tensor, name: str) -> Tensor:

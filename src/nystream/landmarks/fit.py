@@ -75,7 +75,7 @@ def fit_landmarks(
     Args:
         model: its block `layer` has fixed landmarks. In a stack, blocks are fitted in order, from 0.
         batches: training data, an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
-            or numpy arrays, on any device. For a StreamEncoder x [B, any T, E].
+            or numpy arrays, on any device; or `WindowData` or `StreamData`. For a StreamEncoder x [B, any T, E].
         tokens: size of the sample that is clustered.
         layer: the block, from 0.
         seed: of the sample, the offsets and the clustering.
@@ -90,6 +90,8 @@ def fit_landmarks(
         How many tokens were seen and used, and how much of the variance of each head the landmarks leave.
     """
     _check_numbers(tokens, layer, seed, n_init, offset)
+    if hasattr(batches, "batches") and hasattr(model, "config"):
+        batches = batches.batches(update_size=model.config.update_size)
     one_of("method", method, ("qk", "x"))
     attention = _attention(model, batches, layer, offset)
     cfg = attention.config

@@ -334,6 +334,7 @@ class MultiheadAttention(nn.Module):
         if any(now is not then for now, then in zip(landmarks, self._derived_from, strict=True)):
             return Fixed(*landmarks, self._inverse())  # lent by torch.func.functional_call, and differentiable
         if self.q_tilde.requires_grad and torch.is_grad_enabled():
+            self.require_landmarks()
             return Fixed(*landmarks, self._inverse())  # being learned
         if not torch.compiler.is_compiling() and self._versions() != self._derived_at:
             self._derive()  # the landmarks were written to in place

@@ -132,7 +132,13 @@ class StreamModel(
         return (y[:, 0] if flat else y), new
 
     def steps(
-        self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None
+        self,
+        x: Tensor,
+        state: Any,
+        *,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
+        offset: int | Tensor = 0,
     ) -> tuple[Tensor, Any]:
         """Take in a long piece of a stream at once: the numbers of `step` in a loop, in parallel, differentiable.
 
@@ -141,13 +147,15 @@ class StreamModel(
             state: from `init_state`, `step` or `steps`; it stays as it was.
             lengths: [B], how many of the T tokens each row has, from the left; outputs after them are zero.
             reset: bool [B, T], True at tokens that open a new stream.
+            offset: position of the first token of a stream, a number or [B]: 0 but for training on pieces of streams.
 
         Returns:
             [B, T, output_dim]; the new state.
         """
         self._check_tokens(x)
         self.encoder.check_state(state, x.shape[0])
-        y, new = self.encoder.newest(self._placed(x, state, lengths, reset), state, lengths=lengths, reset=reset)
+        embedded = self._placed(x, state, lengths, reset, self._start(offset, x))
+        y, new = self.encoder.newest(embedded, state, lengths=lengths, reset=reset)
         y = self._head(y)
         return (y if lengths is None else keep_first(y, lengths)), new
 
@@ -212,7 +220,9 @@ class StreamModel(
         checks.groups("x", x, self.config.update_size)
         checks.dtype(x, self.input_proj.weight)
 
-    def _placed(self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
+    def _placed(
+        self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None, start: int | Tensor = 0
+    ) -> Tensor:
         """A piece of a stream, each token at its position."""
         if lengths is not None:
             checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
@@ -220,7 +230,7 @@ class StreamModel(
             checks.resets(reset, x, self.config.blocks[0])
         x = x if lengths is None else keep_first(x, lengths)
         when = timeline(state.time, x.shape[1], self.config.update_size, lengths, reset)
-        return self._embed(x, when.time - 1)
+        return self._embed(x, when.time - 1 + (start[:, None] if isinstance(start, Tensor) else start))
 
     def _embed(self, x: Tensor, start: int | Tensor) -> Tensor:
         """[B, T, input_dim] -> [B, T, E], the first token at position `start`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,11 +81,11 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             number(name, value)
-            if not least <= value <= most:
+            if not least <= value <= most or math.isinf(value):
                 raise ValueError(f"{name}={value!r} must be between {least:g} and {most:g}")
         if self.clip is not None:
             number("clip", self.clip)
-            if self.clip <= 0:
+            if not 0 < self.clip < math.inf:
                 raise ValueError(f"clip={self.clip!r} must be greater than 0, or None for no limit")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed={self.seed!r} must be an integer of at least 0")

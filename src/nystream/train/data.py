@@ -31,8 +31,10 @@ class WindowData:
 
     def __init__(self, x: Any, y: Any) -> None:
         self.x, self.y = _tokens("x", x), _targets("y", y)
-        if self.x.dim() != 3:
-            raise ValueError(f"x is {list(self.x.shape)}, but must be [N, T, input_dim]")
+        if self.x.dim() != 3 or not self.x.numel():
+            raise ValueError(f"x is {list(self.x.shape)}, but must be [N, T, input_dim], with at least one window")
+        if self.y.dim() == 0:
+            raise ValueError("y is a single number, but must be [N, ...], a target for every window")
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} windows, but y has {len(self.y)} targets")
 
@@ -46,18 +48,18 @@ class WindowData:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all tokens and targets."""
-        return _hash(self.x, self.y)
+        return fingerprint(self.x, self.y)
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same data on another device."""
-        return type(self)(self.x.to(device), self.y.to(device))
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
+        """The same data on another device, its tokens in another dtype."""
+        return type(self)(self.x.to(device, dtype), self.y.to(device))
 
     def subset(self, index: Any) -> Self:
-        """Some of the windows."""
-        chosen = torch.as_tensor(index)
+        """Some of the windows, by numbers or a mask."""
+        chosen = _numbers(index)
         return type(self)(self.x[chosen], self.y[chosen])
 
-    def batches(self, batch_size: int) -> Iterator[Tensor]:
+    def batches(self, batch_size: int = 32, update_size: int = 1) -> Iterator[Tensor]:
         """x in order, for landmark fitting."""
         return iter(self.x.split(batch_size))
 
@@ -73,14 +75,21 @@ class StreamData:
     def __init__(self, x: Sequence[Any], y: Sequence[Any]) -> None:
         if getattr(x, "ndim", 0) == 2:
             raise ValueError("x is one stream, but must be a list of streams: StreamData([x], [y])")
+        if not hasattr(x, "__len__") or not hasattr(y, "__len__"):
+            raise TypeError("x and y must be lists of streams: StreamData([x], [y])")
         if len(x) == 0 or len(x) != len(y):
             raise ValueError(f"x has {len(x)} streams and y {len(y)}; both need the same number, at least one")
         xs, ys = [_tokens("x", part) for part in x], [_targets("y", part) for part in y]
         for i, (a, b) in enumerate(zip(xs, ys, strict=True)):
-            if a.dim() != 2 or len(a) == 0 or len(a) != len(b):
+            if a.dim() != 2 or len(a) == 0 or b.dim() == 0 or len(a) != len(b):
                 raise ValueError(
                     f"stream {i} has x {list(a.shape)} and y {list(b.shape)}, "
                     f"but they must be [T, input_dim] and [T, ...]"
+                )
+            if a.shape[1] != xs[0].shape[1] or b.shape[1:] != ys[0].shape[1:]:
+                raise ValueError(
+                    f"stream {i} has x {list(a.shape)} and y {list(b.shape)}, but stream 0 has {list(xs[0].shape)} and "
+                    f"{list(ys[0].shape)}; all need the same widths"
                 )
         self._set(torch.cat(xs), torch.cat(ys), torch.tensor([len(part) for part in xs]))
 
@@ -100,12 +109,12 @@ class StreamData:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all tokens and targets."""
-        return _hash(self.x, self.y, self.length)
+        return fingerprint(self.x, self.y, self.length)
 
-    def to(self, device: torch.device | str) -> Self:
-        """The same data on another device."""
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
+        """The same data on another device, its tokens in another dtype."""
         new = object.__new__(type(self))
-        new._set(self.x.to(device), self.y.to(device), self.length)
+        new._set(self.x.to(device, dtype), self.y.to(device), self.length)
         return new
 
     def stream(self, i: int) -> tuple[Tensor, Tensor]:
@@ -114,18 +123,25 @@ class StreamData:
         return self.x[at : at + length], self.y[at : at + length]
 
     def subset(self, index: Any) -> Self:
-        """Some of the streams."""
-        chosen = [self.stream(i) for i in torch.as_tensor(index).tolist()]
+        """Some of the streams, by numbers or a mask."""
+        chosen = [self.stream(i) for i in torch.arange(len(self))[_numbers(index)].tolist()]
         return type(self)([x for x, _ in chosen], [y for _, y in chosen])
 
-    def batches(self, batch_size: int, piece: int = 1024) -> Iterator[Tensor]:
-        """x in order, for landmark fitting: one stream at a time, in pieces of at most so many tokens."""
+    def batches(self, batch_size: int = 32, update_size: int = 1) -> Iterator[Tensor]:
+        """x in order, for landmark fitting: pieces of streams, in whole groups of `update_size` tokens."""
+        piece = max(PIECE // update_size, 1) * update_size
         for i in range(len(self)):
-            for part in self.stream(i)[0].split(piece):
-                yield part[None]
+            x, _ = self.stream(i)
+            whole, rest = len(x) // piece, len(x) % piece // update_size * update_size
+            if whole:
+                yield from x[: whole * piece].unflatten(0, (whole, piece)).split(batch_size)
+            if rest:
+                yield x[None, whole * piece : whole * piece + rest]
 
 
 Data = WindowData | StreamData
+
+PIECE = 1024  # tokens of a stream that are taken at once
 
 
 def seeded(*numbers: int) -> torch.Generator:
@@ -134,12 +150,19 @@ def seeded(*numbers: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
 
 
-def _hash(*tensors: Tensor) -> str:
+def fingerprint(*tensors: Tensor) -> str:
+    """A hash of dtypes, shapes and numbers."""
     found = hashlib.sha256()
     for x in tensors:
         found.update(f"{x.dtype}{list(x.shape)}".encode())
         found.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
+
+
+def _numbers(index: Any) -> Tensor:
+    """Numbers or a mask, as an index."""
+    chosen = torch.as_tensor(index)
+    return chosen if chosen.dtype == torch.bool else chosen.long()
 
 
 def _tokens(name: str, x: Any) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -27,8 +26,6 @@ class World(NamedTuple):
 
     def gather(self, x: Tensor, device: torch.device) -> Tensor:
         """The rows [., ...] of all processes, one process after another, on the CPU."""
-        if self.size == 1:
-            return x
         counts = torch.zeros(self.size, dtype=torch.long, device=device)
         counts[self.rank] = len(x)
         counts = self.total(counts)
@@ -43,22 +40,21 @@ class World(NamedTuple):
             dist.barrier()
 
 
-@contextmanager
-def world(model: nn.Module) -> Iterator[World]:
+def started() -> int:
+    """How many processes torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if dist.is_available() else 1
+
+
+def world(model: nn.Module) -> World:
     """Join the processes that torchrun started, if it did; a model on a GPU moves to this process's own."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1 or not dist.is_available():
-        yield World()
-        return
+    if started() == 1:
+        return World()
     on_gpu = next(model.parameters()).device.type == "cuda"
     if on_gpu:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         model.to(torch.device("cuda", torch.cuda.current_device()))
-    joined = dist.is_initialized()
-    if not joined:
+    if not dist.is_initialized():
         dist.init_process_group("nccl" if on_gpu else "gloo")
-    try:
-        yield World(dist.get_rank(), dist.get_world_size())
-    finally:
-        if not joined:
-            dist.destroy_process_group()
+        # Not after every run: a group cannot be joined twice.
+        atexit.register(dist.destroy_process_group)
+    return World(dist.get_rank(), dist.get_world_size())

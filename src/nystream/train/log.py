@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,15 @@ class Log:
             return
         folder.mkdir(parents=True, exist_ok=True)
         # A run that goes on from a checkpoint forgets what it had written after it.
-        (folder / METRICS).write_text("".join(json.dumps(line) + "\n" for line in history), encoding="utf-8")
+        (folder / METRICS).write_text("".join(_json(line) for line in history), encoding="utf-8")
         if tensorboard:
             self.writer = _writer(folder / "tensorboard", step)
-
-    def scalars(self, step: int, **values: float) -> None:
-        if self.writer is not None:
-            for name, value in values.items():
-                self.writer.add_scalar(name, value, step)
 
     def epoch(self, line: dict[str, Any]) -> None:
         if self.folder is None:
             return
         with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(_json(line))
         if self.writer is not None:
             for group in ("train_loss", "valid"):
                 for member, values in enumerate(line.get(group) or []):
@@ -46,6 +42,19 @@ class Log:
             self.writer.close()
 
 
+def _json(line: dict[str, Any]) -> str:
+    """A line of JSON, which knows no NaN."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(line), allow_nan=False) + "\n"
+
+
 def _writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -54,4 +63,5 @@ def _writer(folder: Path, step: int) -> Any:
             "scalars for TensorBoard need it: pip install 'nystream[train]', or pass tensorboard=False",
             name="tensorboard",
         ) from error
-    return SummaryWriter(str(folder), purge_step=step)
+    # What was written up to the checkpoint stays; the step itself would be purged too.
+    return SummaryWriter(str(folder), purge_step=step + 1 if step else None)

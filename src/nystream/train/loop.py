@@ -11,6 +11,7 @@ import json
 import math
 import os
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,11 +21,12 @@ from torch import Tensor
 
 from nystream.models import StreamModel
 from nystream.progress import track
-from nystream.train import checkpoint
+from nystream.train import checkpoint, checks
 from nystream.train.config import TrainConfig
-from nystream.train.data import Data
+from nystream.train.data import Data, fingerprint
 from nystream.train.distributed import World, world
 from nystream.train.log import Log
+from nystream.train.sampler import warm_up
 from nystream.train.schedule import share
 from nystream.train.single import Single
 from nystream.train.tasks import Task
@@ -55,11 +57,12 @@ class Engine(Protocol):
 
 @dataclass
 class FitResult:
-    """What came of a training run: the best validation score and its epoch (from 1), and a line for every epoch."""
+    """What came of a training run: the best validation scores and their epoch (from 1), a line for every epoch."""
 
     best: dict[str, float]
     best_epoch: int
     history: list[Line]
+    skip: int  # tokens at the start of every stream that were not scored
 
 
 @dataclass
@@ -86,6 +89,7 @@ def fit(
     *,
     task: Task,
     folder: str | os.PathLike[str] | None = None,
+    about: Line | None = None,
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> FitResult:
@@ -98,21 +102,41 @@ def fit(
         config: how to train.
         task: `Classification`, `Detection` or `Forecasting`.
         folder: where checkpoints, metrics and the model go. A run that is there already goes on where it was.
+        about: what else must be the same for a run in the folder to go on, in what JSON can hold.
         tensorboard: whether scalars for TensorBoard are written into the folder too.
         progress: whether a bar is shown; where standard error is a terminal unless told.
 
     Under torchrun every process takes its share of each batch.
     """
     config = config or TrainConfig()
-    with world(model) as here:
-        engine = Single(model, train, valid, task, config, here)
-        data = [part.fingerprint for part in (train, valid) if part is not None and folder is not None]
-        about = {"model": model.config.to_dict(), "train": config.to_dict(), "task": repr(task), "data": data}
-        done = run(engine, config, task, about, folder, tensorboard, progress, here)
-        if folder is not None and here.rank == 0:
-            model.save_pretrained(Path(folder) / "model")
-        here.wait()
-    return results(done)[0]
+    checks.model("model", model)
+    for name, data in (("train", train), ("valid", valid)):
+        if name == "train" or data is not None:
+            checks.data(name, data, task, model.config.output_dim)
+    checks.config(config, valid)
+    here = world(model)
+    engine = Single(model, train, valid, task, config, here)
+    said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
+    done = run(engine, config, task, said, folder, tensorboard, progress, here)
+    if folder is not None and here.rank == 0:
+        model.save_pretrained(Path(folder) / "model")
+    here.wait()
+    return results(done, warm_up(model.config, config))[0]
+
+
+def described(
+    models: list[StreamModel], config: TrainConfig, task: Task, data: list[Data], folder: str | os.PathLike[str] | None
+) -> Line:
+    """What a run is: one that goes on from a folder must be the same."""
+    first = models[0]
+    return {
+        "model": first.config.to_dict(),
+        "train": config.to_dict(),
+        "task": checks.describe(task),
+        "trained": [name for name, x in first.named_parameters() if x.requires_grad],
+        "scalers": [fingerprint(*scaler.buffers()) for m in models for scaler in (m.input_scaler, m.output_scaler)],
+        "data": [] if folder is None else [part.fingerprint for part in data],
+    }
 
 
 def run(
@@ -135,7 +159,8 @@ def run(
     first = now.epoch * engine.updates + now.index
     log = Log(path if here.rank == 0 else None, tensorboard, now.history, first)
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices), track("training", total, progress if here.rank == 0 else False) as advance:
+    shown = progress if here.rank == 0 else False
+    with closing(log), torch.random.fork_rng(devices), track("training", total, shown) as advance:
         advance(first)
         while True:
             began, lr = time.monotonic(), 0.0
@@ -158,15 +183,14 @@ def run(
             _save(engine, path, about, now, here)
             if finished:
                 break
-    log.close()
     engine.finish()
     return now
 
 
-def results(now: Progress) -> list[FitResult]:
+def results(now: Progress, skip: int) -> list[FitResult]:
     """One for each member."""
     return [
-        FitResult(best, epoch, [_of_member(line, member) for line in now.history])
+        FitResult(best, epoch, [_of_member(line, member) for line in now.history], skip)
         for member, (best, epoch) in enumerate(zip(now.best, now.best_epoch, strict=True))
     ]
 
@@ -204,8 +228,8 @@ def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None,
     if now.stopped[member]:
         return False
     (name, new), old = next(iter(scores[member].items())), now.best[member]
-    if math.isnan(new):
-        return False
+    if math.isnan(new) or math.isnan(old[name]):
+        return math.isnan(old[name])  # whatever comes after it is no worse
     return new > old[name] if task.higher_is_better else new < old[name]
 
 
@@ -233,8 +257,8 @@ def _plain(about: Line) -> Any:
 
 def _differences(theirs: Line, ours: Line) -> str:
     parts = []
-    for group in ours:
-        a, b = theirs.get(group), ours[group]
+    for group in sorted({*theirs, *ours}):
+        a, b = theirs.get(group), ours.get(group)
         if isinstance(a, dict) and isinstance(b, dict):
             parts += [f"{k} is {a.get(k)!r} there and {b[k]!r} here" for k in b if a.get(k) != b[k]]
         elif a != b:

@@ -11,7 +11,6 @@ import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,11 +18,12 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nystream.models import StreamModel
+from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, seeded
-from nystream.train.distributed import World
-from nystream.train.loop import FitResult, results, run
-from nystream.train.objective import Objective, check_targets
+from nystream.train.distributed import World, started
+from nystream.train.loop import FitResult, Line, described, results, run
+from nystream.train.objective import Objective
 from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, set_lr
 from nystream.train.predict import evaluate
 from nystream.train.sampler import Sampler, order, sampler, updates, warm_up
@@ -46,12 +46,10 @@ class Many:
         self.models, self.task, self.config, self.seeds = models, task, config, seeds
         self.members = len(models)
         self.device = models[0].head.weight.device
-        for data in (*trains, *(valids or ())):
-            check_targets(task, data.y, models[0])
         self.samplers: list[Sampler] = []
         moved: dict[int, Data] = {}  # data that several models share are moved once
         for data in trains:
-            moved.setdefault(id(data), data.to(self.device))
+            moved.setdefault(id(data), data.to(self.device, models[0].head.weight.dtype))
             self.samplers.append(sampler(moved[id(data)], models[0].config, config))
         self.valids = valids
         counts = sorted({updates(one, config) for one in self.samplers})
@@ -65,9 +63,11 @@ class Many:
         # One skeleton that the stacked weights are lent to.
         self.objective = Objective(copy.deepcopy(models[0]).train(), task, self.samplers[0])
         parameters, buffers = stack_module_state([Objective(model, task, self.samplers[0]) for model in models])
+        trained = {f"model.{name}" for name, x in models[0].named_parameters() if x.requires_grad}
         self.parameters = {name: x.detach().clone().requires_grad_() for name, x in parameters.items()}
-        self.buffers = buffers
-        self.names = {x: name for name, x in self.parameters.items()}
+        frozen = {name: self.parameters.pop(name).detach() for name in parameters if name not in trained}
+        self.buffers = {**frozen, **buffers}  # all that stays as it is
+        self.names: dict[Tensor, str] = {x: name for name, x in self.parameters.items()}
         self.optimizer = adamw(self.parameters.items(), config, stacked=True)
         self.best = {name: x.detach().clone() for name, x in self.parameters.items()}
         self._epoch, self._orders = -1, list[list[Tensor]]()
@@ -120,15 +120,18 @@ class Many:
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint must hold."""
         return {
-            **{f"model.{name}": x.detach() for name, x in self.parameters.items()},
+            **{f"model.{name}": x.detach() for name, x in (*self.parameters.items(), *self._kept())},
             **{f"best.{name}": x for name, x in self.best.items()},
             **optimizer_tensors(self.optimizer, self.names),
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
+        held = part_of(tensors, "model.")
         with torch.no_grad():
-            for name, x in part_of(tensors, "model.").items():
-                self.parameters[name].copy_(x)
+            for name, x in (*self.parameters.items(), *self._kept()):
+                x.copy_(held[name])
+        for member, model in enumerate(self.models):
+            self._lend(model, dict(self._kept()), member)
         self.best = {name: x.to(self.device) for name, x in part_of(tensors, "best.").items()}
         load_optimizer(self.optimizer, self.names, tensors)
 
@@ -145,10 +148,15 @@ class Many:
         for x in gradient.values():
             x.mul_(share.reshape(-1, *[1] * (x.dim() - 1)))
 
+    def _kept(self) -> list[tuple[str, Tensor]]:
+        """Landmarks, scalers and frozen weights; Γ† follows from the landmarks."""
+        return [(name, x) for name, x in self.buffers.items() if not name.endswith("gamma_pinv")]
+
     @torch.no_grad()
     def _lend(self, model: StreamModel, stacked: dict[str, Tensor], member: int) -> None:
-        for name, x in model.named_parameters():
-            x.copy_(stacked[f"model.{name}"][member])
+        for name, x in (*model.named_parameters(), *model.named_buffers()):
+            if f"model.{name}" in stacked:
+                x.copy_(stacked[f"model.{name}"][member])
 
 
 def fit_many(
@@ -160,6 +168,7 @@ def fit_many(
     task: Task,
     seeds: Sequence[int] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    about: Line | None = None,
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> list[FitResult]:
@@ -173,34 +182,61 @@ def fit_many(
         task: `Classification`, `Detection` or `Forecasting`.
         seeds: of the order of the data and the offsets, one a model; `config.seed` and those after it unless told.
         folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; a run there goes on.
-        tensorboard, progress: as in `fit`.
+        about, tensorboard, progress: as in `fit`.
     """
     config = config or TrainConfig()
-    models, count = list(models), len(models)
-    _check(models, config)
-    seeds = list(range(config.seed, config.seed + count)) if seeds is None else list(seeds)
+    models = _models(models, config)
+    count = len(models)
+    seeds = member_seeds(config, count, seeds)
     trains = _each("train", train, count)
     valids = None if valid is None else _each("valid", valid, count)
-    if len(seeds) != count:
-        raise ValueError(f"seeds has {len(seeds)} numbers for {count} models; give one for each")
+    for name, sets in (("train", trains), ("valid", valids or [])):
+        for data in {id(data): data for data in sets}.values():
+            checks.data(name, data, task, models[0].config.output_dim)
+    checks.config(config, valids[0] if valids else None)
     engine = Many(models, trains, valids, task, config, seeds)
-    about: dict[str, Any] = {"model": models[0].config.to_dict(), "train": config.to_dict(), "task": repr(task)}
-    about |= {"seeds": seeds, "data": [data.fingerprint for data in (*trains, *(valids or ()))] if folder else []}
-    done = run(engine, config, task, about, folder, tensorboard, progress, World())
+    said = described(models, config, task, [*trains, *(valids or [])], folder)
+    done = run(engine, config, task, said | {"seeds": seeds, "about": about}, folder, tensorboard, progress, World())
     if folder is not None:
         for member, model in enumerate(models):
             model.save_pretrained(Path(folder) / f"model-{member}")
-    return results(done)
+    return results(done, warm_up(models[0].config, config))
 
 
-def _check(models: list[StreamModel], config: TrainConfig) -> None:
+def member_seeds(config: TrainConfig, count: int, seeds: Sequence[int] | None) -> list[int]:
+    """One seed a model."""
+    if seeds is None:
+        return list(range(config.seed, config.seed + count))
+    if len(seeds) != count:
+        raise ValueError(f"seeds has {len(seeds)} numbers for {count} models; give one for each")
+    for seed in seeds:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ValueError(f"seeds has {seed!r}, but every one must be an integer of at least 0")
+    return list(seeds)
+
+
+def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamModel]:
+    """The models, which must be alike, and the machine fit for them."""
+    if isinstance(models, StreamModel):
+        raise TypeError("models is one StreamModel, but must be a list of them; fit() trains one")
+    models = list(models)
     if not models:
         raise ValueError("models is empty; fit_many needs at least one")
+    trained = [{name for name, x in model.named_parameters() if x.requires_grad} for model in models]
     for i, model in enumerate(models):
+        checks.model(f"models[{i}]", model)
         if model.config != models[0].config:
             raise ValueError(f"models[{i}] has another config than models[0]; those trained at once must be alike")
+        if trained[i] != trained[0]:
+            different = sorted(trained[i] ^ trained[0])
+            raise ValueError(f"models[{i}] trains other parameters than models[0]: {', '.join(different)}")
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError("models holds one model twice; each needs weights of its own")
     if config.schedule == "plateau":
         raise ValueError("schedule='plateau' decides for each model by itself; models trained at once need 'cosine'")
+    if started() > 1:
+        raise RuntimeError("fit_many trains in one process; start it without torchrun, or train one model with fit()")
+    return models
 
 
 def _each(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:

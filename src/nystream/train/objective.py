@@ -21,7 +21,7 @@ class Objective(nn.Module):
     def forward(self, x: Tensor, y: Tensor, offset: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         sampler, model = self.sampler, self.model
         if sampler.streams:
-            output, _ = model.steps(x, model.init_state(x.shape[0]), lengths=lengths)
+            output, _ = model.steps(x, model.init_state(x.shape[0]), lengths=lengths, offset=offset)
             place = torch.arange(x.shape[1], device=x.device)
             counted = (place >= sampler.warm) & (place < lengths[:, None])
         else:
@@ -35,16 +35,3 @@ class Objective(nn.Module):
         each, known = self.task.loss(output, y)
         used = counted & known
         return torch.where(used, each, 0.0).sum(), used.sum()
-
-
-def check_targets(task: Task, data_y: Tensor, model: StreamModel) -> None:
-    """Refuse targets that the task cannot use, before anything is trained."""
-    width = model.config.output_dim
-    if task.scaled:
-        if not data_y.is_floating_point() or data_y.shape[-1] != width:
-            raise ValueError(f"y is {data_y.dtype} [..., {data_y.shape[-1]}], but must be numbers [..., {width}]")
-    elif data_y.is_floating_point():
-        if task.name == "classification" or data_y.shape[-1] != width:
-            raise ValueError(f"y is {data_y.dtype} {list(data_y.shape)}, but must be classes: integers below {width}")
-    elif int(data_y.max()) >= width:
-        raise ValueError(f"y has class {int(data_y.max())}, but the model's output_dim is {width}: classes from 0")

@@ -5,25 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nystream.layers.modes import evaluating
 from nystream.models import StreamModel
-from nystream.train.data import Data, WindowData
+from nystream.train import checks
+from nystream.train.data import PIECE, Data, WindowData
 from nystream.train.tasks import Task
 
-PIECE = 1024  # tokens of a stream that are taken at once
 
-
-@torch.no_grad()
 def predict(model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0) -> tuple[Tensor, Tensor]:
     """Streaming outputs and their targets, on the CPU: [N, output_dim] and [N, ...].
 
     Of windows, the output after the last token of each; of streams, that of every token but the first `skip` ones,
     streams in order.
     """
-    device, was_training = model.head.weight.device, model.training
-    model.eval()
-    try:
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise ValueError(f"skip={skip!r} must be an integer of at least 0")
+    with evaluating(model):
         if isinstance(data, WindowData):
-            outputs = [_last(model, x.to(device)).cpu() for x in data.x.split(batch_size)]
+            outputs = [_last(model, x).cpu() for x in data.x.split(batch_size)]
             return torch.cat(outputs), data.y.cpu()
         held: dict[int, Tensor] = {}
         by_length = data.length.argsort(descending=True)  # streams of about one length together
@@ -34,12 +33,15 @@ def predict(model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0)
                 held[i] = y[skip:length].cpu()
         targets = [data.stream(i)[1][skip : skip + len(held[i])].cpu() for i in range(len(data))]
         return torch.cat([held[i] for i in range(len(data))]), torch.cat(targets)
-    finally:
-        model.train(was_training)
 
 
 def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
-    """The scores of a model that streams over the data."""
+    """The scores of a model that streams over the data, the first `skip` tokens of every stream left out.
+
+    `fit` leaves out the n − 1 tokens before a window is full, unless `short` is set: `FitResult.skip` says how many.
+    """
+    checks.model("model", model)
+    checks.data("data", data, task, model.config.output_dim)
     return scored(model, task, *predict(model, data, batch_size, skip))
 
 
@@ -58,13 +60,18 @@ def in_model_units(model: StreamModel, y: Tensor) -> Tensor:
     return (y - scaler.mean.to(y.device, y.dtype)) / scaler.scale.to(y.device, y.dtype)
 
 
+def _placed(model: StreamModel, x: Tensor) -> Tensor:
+    """Tokens where the model is, as it wants them."""
+    return x.to(model.head.weight.device, model.head.weight.dtype)
+
+
 def _whole(lengths: Tensor, r: int) -> Tensor:
     return lengths // r * r
 
 
 def _last(model: StreamModel, x: Tensor) -> Tensor:
     """After the last token of streams x [B, T, input_dim]."""
-    r = model.config.update_size
+    r, x = model.config.update_size, _placed(model, x)
     state = model.init_state(x.shape[0])
     if x.shape[1] > r:
         state = model.advance(x[:, :-r], state)
@@ -74,13 +81,12 @@ def _last(model: StreamModel, x: Tensor) -> Tensor:
 
 def _all(model: StreamModel, x: Tensor, lengths: Tensor) -> Tensor:
     """After every token of streams x [B, T, input_dim]."""
-    device = model.head.weight.device
-    state, outputs = model.init_state(x.shape[0]), []
-    longest = int(lengths.max())
+    state, longest = model.init_state(x.shape[0]), int(lengths.max())
+    outputs = [model.head.weight.new_zeros(x.shape[0], 0, model.config.output_dim)]
     piece = max(PIECE // model.config.update_size, 1) * model.config.update_size
     for at in range(0, longest, piece):
-        part = x[:, at : min(at + piece, longest)].to(device)
-        left = (lengths - at).clamp(min=0, max=part.shape[1]).to(device)
+        part = _placed(model, x[:, at : min(at + piece, longest)])
+        left = (lengths - at).clamp(min=0, max=part.shape[1]).to(part.device)
         y, state = model.steps(part, state, lengths=left)
         outputs.append(y)
     return torch.cat(outputs, 1)

@@ -60,7 +60,7 @@ class Windows:
     def __init__(self, data: WindowData, model: ModelConfig, config: TrainConfig) -> None:
         self.data, self.model, self.short = data, model, config.short
         tokens = data.x.shape[1]
-        self.deep = model.cascade and len(model.blocks) > 1
+        self.deep = model.stack == "deep"
         if tokens > model.window and not self.deep:
             raise ValueError(
                 f"the windows have {tokens} tokens, but the model's window is {model.window}; "
@@ -134,26 +134,29 @@ class Pieces:
         if int(data.length.max()) // r * r <= self.warm:
             raise ValueError(f"no stream is longer than {self.warm} tokens; set short= to train on their start too")
         usable = data.length // r * r
-        self.counts = (usable - self.longest).clamp(min=0) // r + 1  # places where a piece can begin
-        self.before = self.counts.cumsum(0) - self.counts
-        useful = (usable - self.warm).clamp(min=0).sum()
-        self.examples = max(1, -(-int(useful) // (self.longest - self.warm)))
+        self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] where a piece can begin
+        useful = (usable - self.warm).clamp(min=0)  # [streams] tokens whose loss counts
+        # A stream that is shorter than a piece fills one all the same, so that every token is met about once an epoch.
+        self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.warm), 0).double()
+        self.before = self.worth.cumsum(0) - self.worth
+        self.examples = -(-int(self.worth.sum()) // (self.longest - self.warm))
 
     def __len__(self) -> int:
         return self.examples
 
     def take(self, index: Tensor, generator: torch.Generator) -> Batch:
         device, r = self.data.x.device, self.model.update_size
-        # One beginning from each of `examples` equal parts of all of them: every epoch covers the streams evenly.
-        total = int(self.counts.sum())
+        # One beginning from each of `examples` equal parts: every epoch covers the streams evenly.
         shift = torch.rand(len(index), generator=generator, dtype=torch.float64)
-        begin = ((index + shift) * total / self.examples).long().clamp(max=total - 1)
-        stream = torch.searchsorted(self.before, begin, right=True) - 1
-        begin = (begin - self.before[stream]) * r
+        point = (index + shift) * float(self.worth.sum()) / self.examples
+        # The last stream that begins at or before the point, among those that have tokens to learn from.
+        stream = (torch.searchsorted(self.before, point, right=True) - 1).clamp(max=int(self.worth.nonzero().max()))
+        part = ((point - self.before[stream]) / self.worth[stream]).clamp(max=1.0)
+        begin = torch.minimum((part * self.places[stream]).long(), self.places[stream] - 1) * r
         lengths = (self.data.length[stream] // r * r - begin).clamp(max=self.longest)
         place = torch.minimum(begin[:, None] + torch.arange(self.longest), self.data.length[stream][:, None] - 1)
         place = (self.data.start[stream][:, None] + place).to(device)
-        offset = torch.zeros(len(index), dtype=torch.long)
+        offset = _offsets(len(index), self.model, generator)
         return Batch(self.data.x[place], self.data.y[place], offset.to(device), lengths.to(device))
 
 

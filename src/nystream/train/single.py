@@ -12,7 +12,7 @@ from nystream.models import StreamModel
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, seeded
 from nystream.train.distributed import World
-from nystream.train.objective import Objective, check_targets
+from nystream.train.objective import Objective
 from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, set_lr
 from nystream.train.predict import predict, scored
 from nystream.train.sampler import order, sampler, updates, warm_up
@@ -29,13 +29,9 @@ class Single:
     ) -> None:
         self.model, self.task, self.config, self.world = model, task, config, world
         self.device = model.head.weight.device
-        for data in (train, valid):
-            if data is not None:
-                check_targets(task, data.y, model)
-        self.sampler = sampler(train.to(self.device), model.config, config)
-        if valid is not None and world.size > 1:
-            if len(valid) < world.size:
-                raise ValueError(f"there are {world.size} processes, but only {len(valid)} examples to validate on")
+        self.sampler = sampler(train.to(self.device, model.head.weight.dtype), model.config, config)
+        self.shared = valid is not None and len(valid) >= world.size > 1  # else every process validates on all of it
+        if valid is not None and self.shared:
             valid = valid.subset(range(world.rank, len(valid), world.size))
         self.valid = valid
         self.updates = updates(self.sampler, config)
@@ -51,15 +47,17 @@ class Single:
         if self._epoch != epoch:
             self._epoch, self._order = epoch, order(self.sampler, self.config, self.config.seed, epoch)
         chosen, world = self._order[index], self.world
-        if len(chosen) < world.size:
-            raise ValueError(f"a batch of {len(chosen)} is too small for {world.size} processes; set steps_per_epoch=")
-        torch.manual_seed(int(torch.randint(2**62, (1,), generator=seeded(self.config.seed, 2, epoch, index))))
+        drawn = seeded(self.config.seed, 2, epoch, index, world.rank)
+        torch.manual_seed(int(torch.randint(2**62, (1,), generator=drawn)))
         # Drawn for the whole batch, so that the number of processes changes nothing.
         batch = self.sampler.take(chosen, seeded(self.config.seed, 1, epoch, index))
-        batch = type(batch)(*(x[world.rank :: world.size] for x in batch))
+        mine = slice(world.rank, None, world.size) if world.rank < len(chosen) else slice(0, 1)
+        batch = type(batch)(*(x[mine] for x in batch))
         self.model.train()
         with autocast(self.device, self.config):
             total, count = self.wrapped(*batch)
+        if world.rank >= len(chosen):  # no row was left for this process: one that does not count keeps it in step
+            total, count = total * 0.0, count * 0
         everyone = world.total(count).clamp(min=1)
         loss = total / everyone
         self.optimizer.zero_grad(set_to_none=True)
@@ -76,7 +74,8 @@ class Single:
             return None
         skip = warm_up(self.model.config, self.config)
         output, y = predict(self.model, self.valid, 2 * self.config.batch_size, skip)
-        output, y = (self.world.gather(x, self.device) for x in (output, y))
+        if self.shared:
+            output, y = (self.world.gather(x, self.device) for x in (output, y))
         return [scored(self.model, self.task, output, y)]
 
     def keep(self, member: int) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nystream.config.checks import one_of
 from nystream.train import metrics
 
 
@@ -16,14 +17,15 @@ class Task(Protocol):
     """Losses and scores. The first score is the one by which models are selected."""
 
     @property
-    def name(self) -> str: ...
-
-    @property
     def higher_is_better(self) -> bool: ...
 
     @property
     def scaled(self) -> bool:
         """Whether outputs and targets are numbers in the user's units, to be compared in the model's."""
+        ...
+
+    def check(self, y: Tensor, width: int) -> None:
+        """Refuse targets [N, ...] that do not go with outputs [N, width]."""
         ...
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,12 +39,19 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Classification:
-    """One class for every window: y [N], whole numbers. Selected by accuracy."""
+    """One class for every window: y [N], whole numbers, −1 where it is not known. Selected by accuracy."""
 
     label_smoothing: float = 0.0
-    name: str = "classification"
-    higher_is_better: bool = True
-    scaled: bool = False
+
+    higher_is_better = True
+    scaled = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"label_smoothing={self.label_smoothing!r} must be at least 0 and less than 1")
+
+    def check(self, y: Tensor, width: int) -> None:
+        _check_classes(y, width)
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return _cross_entropy(output, y, self.label_smoothing), y >= 0
@@ -55,15 +64,33 @@ class Classification:
 class Detection:
     """Classes of every token of a stream. Selected by the mean average precision, the background left out.
 
-    y is [N], one class a token, −1 where it is not known; or [N, C] of zeros and ones, several at once, NaN where it is
-    not known. "softmax" shares one among all classes; "sigmoid" judges each by itself.
+    y is [N], one class a token, −1 where it is not known; or floats [N, C] of zeros and ones, several at once, NaN
+    where they are not known. "softmax" shares one among all classes; "sigmoid" judges each by itself.
     """
 
     kind: Literal["softmax", "sigmoid"] = "softmax"
     background: int | None = 0
-    name: str = "detection"
-    higher_is_better: bool = True
-    scaled: bool = False
+
+    higher_is_better = True
+    scaled = False
+
+    def __post_init__(self) -> None:
+        one_of("kind", self.kind, ("softmax", "sigmoid"))
+
+    def check(self, y: Tensor, width: int) -> None:
+        if self.background is not None and not 0 <= self.background < width:
+            raise ValueError(f"background={self.background} is not one of the {width} classes; None if there is none")
+        if y.is_floating_point():
+            if y.dim() != 2 or y.shape[1] != width:
+                raise ValueError(f"y is {list(y.shape)}, but must be [N, {width}]: zeros and ones for every class")
+        elif y.dim() == 2 and y.shape[1] == width:
+            raise ValueError(f"y is {y.dtype} {list(y.shape)}; several classes at once are given as floats: y.float()")
+        else:
+            _check_classes(y, width)
+        known = metrics.known(y)
+        found = metrics.one_hot(y, width)[known].any(0)
+        if not any(bool(found[c]) for c in range(width) if c != self.background):
+            raise ValueError("y has none of the classes to be detected, so there is nothing to learn or to score")
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         known, hot = metrics.known(y), metrics.one_hot(y, output.shape[-1]).to(output.dtype)
@@ -91,19 +118,39 @@ class Forecasting:
     """
 
     delta: float = 1.0
-    name: str = "forecasting"
-    higher_is_better: bool = False
-    scaled: bool = True
+
+    higher_is_better = False
+    scaled = True
+
+    def __post_init__(self) -> None:
+        if not self.delta > 0:
+            raise ValueError(f"delta={self.delta!r} must be greater than 0")
+
+    def check(self, y: Tensor, width: int) -> None:
+        hint = "; for one quantity, y[:, None]" if y.dim() == 1 else ""
+        if not y.is_floating_point() or y.dim() != 2 or y.shape[1] != width:
+            raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be numbers [N, {width}]{hint}")
+        if not bool(y.isfinite().any()):
+            raise ValueError("y has no number that is finite, so there is nothing to learn or to score")
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        known = y.isfinite().all(-1)
-        y = torch.where(y.isfinite(), y, output.detach())
-        return F.huber_loss(output, y, reduction="none", delta=self.delta).mean(-1), known
+        known = y.isfinite()
+        y = torch.where(known, y, output.detach())  # costs nothing
+        each = F.huber_loss(output, y, reduction="none", delta=self.delta).sum(-1) / known.sum(-1).clamp(min=1)
+        return each, known.any(-1)
 
     def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
-        known = y.isfinite().all(-1)
-        error = (output.double() - y.double())[known]
+        error = (output.double() - y.double())[y.isfinite()]
         return {"mse": float(error.square().mean()), "mae": float(error.abs().mean()), **_mean_loss(self, output, y)}
+
+
+def _check_classes(y: Tensor, width: int) -> None:
+    if y.is_floating_point() or y.dim() != 1:
+        raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be classes [N]: integers below {width}")
+    if int(y.max()) >= width:
+        raise ValueError(f"y has class {int(y.max())}, but the model's output_dim is {width}: classes from 0")
+    if not bool((y >= 0).any()):
+        raise ValueError("y has no class that is known (all are below 0), so there is nothing to learn or to score")
 
 
 def _cross_entropy(output: Tensor, y: Tensor, smoothing: float) -> Tensor:

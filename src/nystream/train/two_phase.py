@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from nystream.config.checks import one_of, positive_int
 from nystream.landmarks import fit_landmarks
 from nystream.models import StreamModel
+from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data
 from nystream.train.loop import fit
-from nystream.train.many import fit_many
+from nystream.train.many import fit_many, member_seeds
 from nystream.train.tasks import Task
 
 # What phase one trains -> what phase two makes of it.
@@ -67,37 +69,50 @@ def train_two_phase(
     tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 3)
     many = not isinstance(model, StreamModel)
     models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
-    _check(models)
-    options: dict[str, Any] = {"task": task, "tensorboard": tensorboard, "progress": progress}
+    _check(models, tokens, method)
+    if seeds is not None and not many:
+        raise ValueError("seeds= is for several models; one model has the seed of its config")
+    chosen = member_seeds(config, len(models), seeds)
     given = list(train) if isinstance(train, Sequence) else [train] * len(models)
+    about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
+    options: dict[str, Any] = {"task": task, "about": about, "tensorboard": tensorboard, "progress": progress}
 
     def trained(now: list[StreamModel], how: TrainConfig, name: str) -> None:
         where = None if folder is None else Path(folder) / name
         if many:
-            fit_many(now, train, valid, how, seeds=seeds, folder=where, **options)
+            fit_many(now, train, valid, how, seeds=chosen, folder=where, **options)
         else:
             fit(now[0], train, valid, how, folder=where, **options)  # type: ignore[arg-type]
 
     trained(models, config, "phase-1")
+    r = models[0].config.update_size
     for layer in range(len(models[0].config.blocks)):
         models = [_fixed(one, layer) for one in models]
-        for one, data in zip(models, given, strict=True):
-            batches = data.batches(config.batch_size)
-            fit_landmarks(one, batches, tokens, layer, config.seed, method=method, progress=progress)
+        for one, data, seed in zip(models, given, chosen, strict=True):
+            batches = data.batches(config.batch_size, r)
+            fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=progress)
         _learn(models, layer + 1 if learn_landmarks else 0)
         trained(models, tuning, f"phase-2-block-{layer}")
         _learn(models, 0)
     return models if many else models[0]
 
 
-def _check(models: list[StreamModel]) -> None:
-    for one in models:
+def _check(models: list[StreamModel], tokens: int, method: str) -> None:
+    """Refuse now what the second phase would refuse after the first."""
+    one_of("method", method, ("qk", "x"))
+    positive_int("tokens", tokens)
+    for i, one in enumerate(models):
+        checks.model("model" if len(models) == 1 else f"model[{i}]", one)
         for cfg in one.config.blocks:
             if cfg.variant not in FIXED:
                 raise ValueError(
                     f"the model has a block of variant {cfg.variant!r}, but phase one trains continual landmarks: "
                     f"build it with co-cont-single, or nystrom for a plain model"
                 )
+            if cfg.m > tokens:
+                raise ValueError(f"tokens={tokens} is less than the m={cfg.m} landmarks of a block")
+            if cfg.pinv == "none" and method == "qk":
+                raise ValueError("method='qk' gives no pairs of landmarks, which pinv='none' needs: use method='x'")
 
 
 def _fixed(model: StreamModel, layer: int) -> StreamModel:
