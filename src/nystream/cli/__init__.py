@@ -14,7 +14,8 @@ DESCRIPTION = (
     "Continual low-rank attention, for streams without end. --version prints the version; "
     "--debug, anywhere, shows a traceback where an error would be one line."
 )
-EXTRAS = {"rich": "cli", "tyro": "cli"}  # package -> the extra that brings it
+# package -> the extra that brings it
+EXTRAS = {"rich": "cli", "sklearn": "train", "tensorboard": "train", "tyro": "cli"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
