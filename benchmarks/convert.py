@@ -9,6 +9,8 @@ results/convert.json.
 
 from __future__ import annotations
 
+import argparse
+
 import torch
 from _common import write_results
 
@@ -19,6 +21,8 @@ LANDMARKS, WINDOW, SHARPNESS = (2, 8, 32), 40, (1, 9)
 
 @torch.no_grad()
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.parse_args()
     torch.manual_seed(0)
     data = torch.randn(16, 215, 32).unfold(1, 16, 1).mean(-1) * 4  # [batch, time, width]
     rows = []

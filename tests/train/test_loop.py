@@ -261,6 +261,32 @@ def test_arguments_are_checked_first(tiny, windows, change, error, message):
         fit(given.pop("model"), given.pop("train"), **given)
 
 
+@pytest.mark.parametrize(
+    ("valid", "message"),
+    [
+        (StreamData([torch.zeros(20, 4)], [torch.zeros(20, 3)]), "valid has 4 columns, but the model's input_dim is 3"),
+        (StreamData([torch.zeros(7, 3)], [torch.zeros(7, 3)]), "valid has no stream longer than the 7 tokens"),
+        (
+            StreamData([torch.zeros(9, 3)], [torch.cat([torch.zeros(7, 3), torch.full((2, 3), torch.nan)])]),
+            "valid after the first 7 tokens of its streams: y has no number that is finite",
+        ),
+    ],
+)
+def test_validation_data_are_checked_before_training(tiny, streams, valid, message):
+    with pytest.raises(ValueError, match=message):
+        fit(tiny(), streams(1), valid, task=Forecasting())
+
+
+def test_all_frozen_is_refused(tiny, windows):
+    with pytest.raises(ValueError, match="model has no parameter that trains"):
+        fit(tiny().requires_grad_(False), windows(8), task=Classification())
+
+
+def test_about_is_what_json_can_hold(tiny, windows, tmp_path):
+    with pytest.raises(TypeError, match="about must be what JSON can hold"):
+        fit(tiny(), windows(8), task=Classification(), about={"x": {1}}, folder=tmp_path)
+
+
 def test_landmarks_must_be_known(windows):
     attention = ns.AttentionConfig("co-fixed-single", embed_dim=8, num_heads=2, window=8, landmarks=2)
     model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=3, attention=attention))
@@ -274,6 +300,7 @@ def test_a_score_that_is_no_number_can_be_beaten():
 
     now = Progress(epoch=1, best=[{"mse": float("nan")}], best_epoch=[1], stopped=[False])
     assert _improves(now, 0, [{"mse": 0.1}], Forecasting())
+    assert not _improves(now, 0, [{"mse": float("nan")}], Forecasting())  # patience goes on counting
     assert not _improves(dataclasses.replace(now, best=[{"mse": 0.1}]), 0, [{"mse": float("nan")}], Forecasting())
 
 

@@ -122,6 +122,7 @@ def test_groups_that_arrive_together(tiny, streams, update_size):
         ({"method": "xy"}, "method='xy' is not known"),
         ({"tokens": 1}, "tokens=1 is less than the m=2 landmarks"),
         ({"seeds": [1]}, "seeds= is for several models"),
+        ({"fine_tune": TrainConfig(patience=2)}, "patience=2 needs validation data"),
     ],
 )
 def test_what_phase_two_would_refuse_is_refused_first(tiny, windows, options, message):
@@ -130,6 +131,15 @@ def test_what_phase_two_would_refuse_is_refused_first(tiny, windows, options, me
     with pytest.raises(ValueError, match=message):
         train_two_phase(model, windows(20), task=Classification(), **options)
     assert torch.equal(model.head.weight, before)
+
+
+def test_what_is_frozen_stays(tiny, windows):
+    model = tiny("co-cont-single")
+    model.input_proj.requires_grad_(False)
+    before = model.input_proj.weight.clone()
+    fixed = train_two_phase(model, windows(40), task=Classification(), config=TrainConfig(epochs=1, lr=1e-2))
+    assert torch.equal(fixed.input_proj.weight, before)
+    assert not fixed.input_proj.weight.requires_grad
 
 
 def test_only_continual_landmarks_can_become_fixed(tiny, windows):

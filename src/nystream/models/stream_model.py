@@ -204,6 +204,9 @@ class StreamModel(
         held, wanted = self.state_dict(), model.state_dict()
         kept = {name: x for name, x in held.items() if name in wanted and wanted[name].shape == x.shape}
         model.load_state_dict(kept, strict=False)
+        trained = {name: x.requires_grad for name, x in self.named_parameters()}
+        for name, x in model.named_parameters():
+            x.requires_grad_(trained.get(name, True))
         return model.train(self.training)
 
     def _start(self, offset: int | Tensor, x: Tensor) -> int | Tensor:

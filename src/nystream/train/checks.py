@@ -4,33 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from nystream.config import ModelConfig
 from nystream.models import StreamModel
 from nystream.train.config import TrainConfig
-from nystream.train.data import Data, StreamData, WindowData
+from nystream.train.data import StreamData, WindowData
 from nystream.train.tasks import Task
 
 
 def model(name: str, given: Any) -> None:
-    """A StreamModel whose landmarks, where they are fixed, are known."""
+    """A StreamModel that can be trained: its landmarks, where they are fixed, are known."""
     if not isinstance(given, StreamModel):
         raise TypeError(f"{name} is a {type(given).__name__}, but must be a StreamModel")
     for block in given.encoder.blocks:
         block.attention.require_landmarks()
+    if not any(x.requires_grad for x in given.parameters()):
+        raise ValueError(f"{name} has no parameter that trains: all are frozen")
 
 
-def data(name: str, given: Any, task: Task, width: int) -> None:
-    """Data with targets that the task can use."""
+def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> None:
+    """Data that the model can read, with targets that the task can use; `skip` tokens of a stream are not scored."""
     if not isinstance(given, WindowData | StreamData):
         raise TypeError(f"{name} is a {type(given).__name__}, but must be WindowData or StreamData")
-    if isinstance(task, type) or not hasattr(task, "loss"):
+    if isinstance(task, type) or not (hasattr(task, "loss") and hasattr(task, "scores")):
         raise TypeError(f"task is {task!r}, but must be a task: Classification(), Detection() or Forecasting()")
-    try:
-        task.check(given.y, width)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    if given.input_dim != shape.input_dim:
+        raise ValueError(f"{name} has {given.input_dim} columns, but the model's input_dim is {shape.input_dim}")
+    y, r = given.y, shape.update_size
+    if isinstance(given, WindowData):
+        if given.x.shape[1] % r:
+            raise ValueError(f"{name} has windows of {given.x.shape[1]} tokens, not a multiple of update_size={r}")
+    else:
+        place = torch.arange(len(y)) - given.start.repeat_interleave(given.length)
+        used = (place >= skip) & (place < (given.length // r * r).repeat_interleave(given.length))
+        if not bool(used.any()):
+            raise ValueError(f"{name} has no stream longer than the {skip} tokens that fill a window; set short=")
+        y = y[used.to(y.device)]
+    if hasattr(task, "check"):
+        try:
+            task.check(y, shape.output_dim)
+        except ValueError as error:
+            where = f" after the first {skip} tokens of its streams" if len(y) < len(given.y) else ""
+            raise ValueError(f"{name}{where}: {error}") from error
 
 
-def config(given: TrainConfig, valid: Data | None) -> None:
+def config(given: TrainConfig, valid: Any) -> None:
     """What the config asks for can be had."""
     if not isinstance(given, TrainConfig):
         raise TypeError(f"config is a {type(given).__name__}, but must be a TrainConfig")
@@ -43,6 +62,6 @@ def config(given: TrainConfig, valid: Data | None) -> None:
 
 def describe(task: Task) -> str:
     """A task in words that are the same in every process."""
-    fields = getattr(task, "__dataclass_fields__", {})
+    fields = getattr(task, "__dataclass_fields__", None) or vars(task)
     values = ", ".join(f"{name}={getattr(task, name)!r}" for name in fields)
     return f"{type(task).__qualname__}({values})"

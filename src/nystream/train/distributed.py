@@ -40,6 +40,11 @@ class World(NamedTuple):
             dist.barrier()
 
 
+def rank() -> int:
+    """The number of this process among those that torchrun has started."""
+    return int(os.environ.get("RANK", "0"))
+
+
 def started() -> int:
     """How many processes torchrun has started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1")) if dist.is_available() else 1
@@ -55,6 +60,6 @@ def world(model: nn.Module) -> World:
         model.to(torch.device("cuda", torch.cuda.current_device()))
     if not dist.is_initialized():
         dist.init_process_group("nccl" if on_gpu else "gloo")
-        # Not after every run: a group cannot be joined twice.
-        atexit.register(dist.destroy_process_group)
+        if on_gpu:  # NCCL asks for it; not after every run, because a group cannot be joined twice
+            atexit.register(dist.destroy_process_group)
     return World(dist.get_rank(), dist.get_world_size())

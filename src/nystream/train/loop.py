@@ -11,7 +11,8 @@ import json
 import math
 import os
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,10 +111,11 @@ def fit(
     """
     config = config or TrainConfig()
     checks.model("model", model)
+    checks.config(config, valid)
+    skip = warm_up(model.config, config)
     for name, data in (("train", train), ("valid", valid)):
         if name == "train" or data is not None:
-            checks.data(name, data, task, model.config.output_dim)
-    checks.config(config, valid)
+            checks.data(name, data, task, model.config, skip)
     here = world(model)
     engine = Single(model, train, valid, task, config, here)
     said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
@@ -121,7 +123,7 @@ def fit(
     if folder is not None and here.rank == 0:
         model.save_pretrained(Path(folder) / "model")
     here.wait()
-    return results(done, warm_up(model.config, config))[0]
+    return results(done, skip)[0]
 
 
 def described(
@@ -151,6 +153,10 @@ def run(
 ) -> Progress:
     """Train until the end, early or not; from the checkpoint in `folder` if there is one."""
     path = None if folder is None else Path(folder)
+    try:
+        json.dumps(about)
+    except TypeError as error:
+        raise TypeError(f"about must be what JSON can hold: {error}") from error
     now = _resume(engine, path, about) or Progress()
     if now.done:
         engine.finish()
@@ -160,7 +166,7 @@ def run(
     log = Log(path if here.rank == 0 else None, tensorboard, now.history, first)
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     shown = progress if here.rank == 0 else False
-    with closing(log), torch.random.fork_rng(devices), track("training", total, shown) as advance:
+    with _hint(path), closing(log), torch.random.fork_rng(devices), track("training", total, shown) as advance:
         advance(first)
         while True:
             began, lr = time.monotonic(), 0.0
@@ -185,6 +191,16 @@ def run(
                 break
     engine.finish()
     return now
+
+
+@contextmanager
+def _hint(folder: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if folder is not None:
+            stop.add_note(f"The same call goes on from {folder}.")
+        raise
 
 
 def results(now: Progress, skip: int) -> list[FitResult]:
@@ -229,7 +245,7 @@ def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None,
         return False
     (name, new), old = next(iter(scores[member].items())), now.best[member]
     if math.isnan(new) or math.isnan(old[name]):
-        return math.isnan(old[name])  # whatever comes after it is no worse
+        return not math.isnan(new)
     return new > old[name] if task.higher_is_better else new < old[name]
 
 

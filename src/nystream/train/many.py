@@ -190,17 +190,18 @@ def fit_many(
     seeds = member_seeds(config, count, seeds)
     trains = _each("train", train, count)
     valids = None if valid is None else _each("valid", valid, count)
+    checks.config(config, valids[0] if valids else None)
+    skip = warm_up(models[0].config, config)
     for name, sets in (("train", trains), ("valid", valids or [])):
         for data in {id(data): data for data in sets}.values():
-            checks.data(name, data, task, models[0].config.output_dim)
-    checks.config(config, valids[0] if valids else None)
+            checks.data(name, data, task, models[0].config, skip)
     engine = Many(models, trains, valids, task, config, seeds)
     said = described(models, config, task, [*trains, *(valids or [])], folder)
     done = run(engine, config, task, said | {"seeds": seeds, "about": about}, folder, tensorboard, progress, World())
     if folder is not None:
         for member, model in enumerate(models):
             model.save_pretrained(Path(folder) / f"model-{member}")
-    return results(done, warm_up(models[0].config, config))
+    return results(done, skip)
 
 
 def member_seeds(config: TrainConfig, count: int, seeds: Sequence[int] | None) -> list[int]:
@@ -210,9 +211,9 @@ def member_seeds(config: TrainConfig, count: int, seeds: Sequence[int] | None) -
     if len(seeds) != count:
         raise ValueError(f"seeds has {len(seeds)} numbers for {count} models; give one for each")
     for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seeds has {seed!r}, but every one must be an integer of at least 0")
-    return list(seeds)
+    return [int(seed) for seed in seeds]
 
 
 def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamModel]:

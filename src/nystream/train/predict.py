@@ -18,8 +18,7 @@ def predict(model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0)
     Of windows, the output after the last token of each; of streams, that of every token but the first `skip` ones,
     streams in order.
     """
-    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-        raise ValueError(f"skip={skip!r} must be an integer of at least 0")
+    _check_skip(skip)
     with evaluating(model):
         if isinstance(data, WindowData):
             outputs = [_last(model, x).cpu() for x in data.x.split(batch_size)]
@@ -40,9 +39,14 @@ def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, s
 
     `fit` leaves out the n − 1 tokens before a window is full, unless `short` is set: `FitResult.skip` says how many.
     """
-    checks.model("model", model)
-    checks.data("data", data, task, model.config.output_dim)
+    _check_skip(skip)
+    checks.data("data", data, task, model.config, skip)
     return scored(model, task, *predict(model, data, batch_size, skip))
+
+
+def _check_skip(skip: int) -> None:
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise ValueError(f"skip={skip!r} must be an integer of at least 0")
 
 
 def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[str, float]:

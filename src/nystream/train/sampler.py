@@ -136,7 +136,7 @@ class Pieces:
         usable = data.length // r * r
         self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] where a piece can begin
         useful = (usable - self.warm).clamp(min=0)  # [streams] tokens whose loss counts
-        # A stream that is shorter than a piece fills one all the same, so that every token is met about once an epoch.
+        # A stream that is shorter than a piece fills one all the same: each is met as often as its tokens ask for.
         self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.warm), 0).double()
         self.before = self.worth.cumsum(0) - self.worth
         self.examples = -(-int(self.worth.sum()) // (self.longest - self.warm))
@@ -152,7 +152,11 @@ class Pieces:
         # The last stream that begins at or before the point, among those that have tokens to learn from.
         stream = (torch.searchsorted(self.before, point, right=True) - 1).clamp(max=int(self.worth.nonzero().max()))
         part = ((point - self.before[stream]) / self.worth[stream]).clamp(max=1.0)
-        begin = torch.minimum((part * self.places[stream]).long(), self.places[stream] - 1) * r
+        # Beginnings that lie before the start or after the last place are moved there: the ends of a stream are met as
+        # often as its middle.
+        over = (self.longest - self.warm) // r
+        begin = (part * (self.places[stream] + 2 * over)).long() - over
+        begin = torch.minimum(begin.clamp(min=0), self.places[stream] - 1) * r
         lengths = (self.data.length[stream] // r * r - begin).clamp(max=self.longest)
         place = torch.minimum(begin[:, None] + torch.arange(self.longest), self.data.length[stream][:, None] - 1)
         place = (self.data.start[stream][:, None] + place).to(device)

@@ -19,8 +19,10 @@ from nystream.models import StreamModel
 from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data
+from nystream.train.distributed import rank
 from nystream.train.loop import fit
 from nystream.train.many import fit_many, member_seeds
+from nystream.train.sampler import sampler, warm_up
 from nystream.train.tasks import Task
 
 # What phase one trains -> what phase two makes of it.
@@ -66,6 +68,7 @@ def train_two_phase(
         tensorboard, progress: as in `fit`.
     """
     config = config or TrainConfig()
+    checks.config(config, valid)
     tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 3)
     many = not isinstance(model, StreamModel)
     models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
@@ -74,6 +77,7 @@ def train_two_phase(
         raise ValueError("seeds= is for several models; one model has the seed of its config")
     chosen = member_seeds(config, len(models), seeds)
     given = list(train) if isinstance(train, Sequence) else [train] * len(models)
+    _check_runs(models[0], given, valid, task, (config, tuning))
     about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
     options: dict[str, Any] = {"task": task, "about": about, "tensorboard": tensorboard, "progress": progress}
 
@@ -90,7 +94,8 @@ def train_two_phase(
         models = [_fixed(one, layer) for one in models]
         for one, data, seed in zip(models, given, chosen, strict=True):
             batches = data.batches(config.batch_size, r)
-            fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=progress)
+            shown = progress if rank() == 0 else False
+            fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=shown)
         _learn(models, layer + 1 if learn_landmarks else 0)
         trained(models, tuning, f"phase-2-block-{layer}")
         _learn(models, 0)
@@ -113,6 +118,17 @@ def _check(models: list[StreamModel], tokens: int, method: str) -> None:
                 raise ValueError(f"tokens={tokens} is less than the m={cfg.m} landmarks of a block")
             if cfg.pinv == "none" and method == "qk":
                 raise ValueError("method='qk' gives no pairs of landmarks, which pinv='none' needs: use method='x'")
+
+
+def _check_runs(
+    model: StreamModel, trains: list[Data], valid: Any, task: Task, configs: tuple[TrainConfig, TrainConfig]
+) -> None:
+    """Both phases can be trained on what is given."""
+    for how in configs:
+        checks.config(how, valid)
+        for data in {id(data): data for data in trains}.values():
+            checks.data("train", data, task, model.config, warm_up(model.config, how))
+            sampler(data, model.config, how)
 
 
 def _fixed(model: StreamModel, layer: int) -> StreamModel:
