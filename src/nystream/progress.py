@@ -30,19 +30,25 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
     except ModuleNotFoundError as error:
         if show is None:
             yield _lines(what, total)
             return
         raise ModuleNotFoundError("a progress bar needs rich: pip install 'nystream[train]'", name="rich") from error
+
+    def whole() -> Column:
+        return Column(no_wrap=True, min_width=6)
+
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.description}", table_column=whole()),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(table_column=whole()),
+        TimeRemainingColumn(compact=True, table_column=whole()),
+        # The note gives way where the terminal is narrow.
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=False, expand=True) as bar:
         task = bar.add_task(what, total=total, note="")
 
         def advance(steps: int = 1, note: str | None = None) -> None:
