@@ -13,15 +13,6 @@ def fit(module):
     return module.eval()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """Tensors are tiny here: on a machine that is busy, waiting for a second thread takes ten times the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="session")
 def build():
     """A small float64 module of each kind, ready to use: build("encoder", "co-cont-single", stack="deep", window=6)."""

@@ -21,15 +21,6 @@ from nystream.landmarks import collect as collecting
 from nystream.landmarks.collect import Reservoir, collect
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Tensors this small are not worth waking another thread for."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def numbered(count, dtype=torch.float32):
     return torch.arange(count, dtype=dtype)[:, None]
 

@@ -16,15 +16,6 @@ METHODS = ("qk", "x")
 E, HEADS, D, N, M, WIDTH = 8, 2, 4, 6, 3, 5
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Tensors this small are not worth waking another thread for."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def config(variant="co-fixed-single", **options):
     return ns.AttentionConfig(variant, **{"embed_dim": E, "num_heads": HEADS, "window": N, "landmarks": M} | options)
 
