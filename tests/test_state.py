@@ -211,6 +211,40 @@ def test_a_file_that_lacks_a_leaf_is_refused(tmp_path):
         ns.load_state(path, attn)
 
 
+def test_pack_and_unpack_are_the_file_without_the_file(attn, tmp_path):
+    state, path = streamed(attn), tmp_path / "stream.safetensors"
+    blob = states.pack(state, attn, note="a word")
+    assert same(states.unpack(blob, attn), state)
+    assert states.pack(states.clone(state), attn, note="a word", like=attn.init_state(1)) == blob
+    assert states.metadata(blob)["note"] == "a word"
+    path.write_bytes(blob)
+    assert same(ns.load_state(path, attn), state)
+    ns.save_state(path, state, attn)
+    assert same(states.unpack(path.read_bytes(), attn), state)
+
+
+def test_unpack_names_what_it_was_given():
+    attn = build()
+    with pytest.raises(TypeError, match=r"^the blob is a str, but must be bytes"):
+        states.unpack("text", attn)
+    with pytest.raises(ValueError, match=r"^the message cannot be read as safetensors"):
+        states.unpack(b"text", attn, source="the message")
+
+
+def test_a_file_without_a_checksum_is_read_and_one_with_a_wrong_one_is_refused(tmp_path):
+    path, attn = tmp_path / "stream.safetensors", build()
+    state = streamed(attn)
+    ns.save_state(path, state, attn)
+    with safetensors.safe_open(path, "pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())}
+    safetensors.torch.save_file(tensors, path, {**metadata, "checksum": "00000000"})
+    with pytest.raises(ValueError, match=r"stream\.safetensors has numbers that are not those that were saved"):
+        ns.load_state(path, attn)
+    metadata.pop("checksum")
+    safetensors.torch.save_file(tensors, path, metadata)
+    assert same(ns.load_state(path, attn), state)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
 def test_a_file_that_was_cut_off_is_refused_by_name(tmp_path, share):
     path, attn = tmp_path / "stream.safetensors", build()

@@ -1,6 +1,6 @@
 """nystream: continual low-rank attention, for streams without end."""
 
-from nystream import costs, state, testing, train
+from nystream import costs, state, stream, testing, train
 from nystream.compat import continual, from_torch
 from nystream.config import VARIANTS, AttentionConfig, EncoderConfig, ModelConfig, ModelInfo
 from nystream.landmarks import fit_landmarks
@@ -8,6 +8,7 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.layers.encoder import StreamEncoder
 from nystream.models.stream_model import StreamModel
 from nystream.state import load_state, save_state
+from nystream.stream import StreamPool
 from nystream.train.two_phase import train_two_phase
 from nystream.version import __version__
 
@@ -20,6 +21,7 @@ __all__ = [
     "MultiheadAttention",
     "StreamEncoder",
     "StreamModel",
+    "StreamPool",
     "__version__",
     "continual",
     "costs",
@@ -28,6 +30,7 @@ __all__ = [
     "load_state",
     "save_state",
     "state",
+    "stream",
     "testing",
     "train",
     "train_two_phase",

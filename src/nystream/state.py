@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor
 
 S = TypeVar("S", bound=tuple[Any, ...])
+
+FORMAT = "nystream-state-1"
 
 Rows = int | slice | Sequence[int] | Tensor
 
@@ -114,8 +117,8 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
             f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; make one with init_state()"
         )
     for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
-        if leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
-            rows = leaf.shape[0] if batch_size is None else batch_size
+        if leaf.dim() != want.dim() or leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
+            rows = batch_size if batch_size is not None else leaf.shape[0] if leaf.dim() else 1
             raise ValueError(
                 f"state.{name} is {_describe(leaf)}, but {owner} needs {_describe(want, rows)}; "
                 f"the state belongs to another config or dtype"
@@ -124,20 +127,47 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
             raise ValueError(f"state.{name} has {leaf.shape[0]} rows, but x has {batch_size}; they must be the same")
 
 
+def pack(state: tuple[Any, ...], owner: Stateful, *, like: Any = None, **metadata: str) -> bytes:
+    """A state as the bytes of a safetensors file, with the config it belongs to and whatever else is to go with it.
+
+    The same state gives the same bytes, so that two states can be compared by what was packed of them. `like` is the
+    owner's `init_state(1)`, for those who have one at hand.
+    """
+    from safetensors.torch import save  # here, so that streaming alone needs torch and nothing else
+
+    return _in_order(save(*_contents(state, owner, metadata, like)))
+
+
+def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the blob") -> Any:
+    """The state in what `pack` gave or `save_state` wrote; one of another config, or damaged, is refused.
+
+    `like` is as for `pack`; `source` is what errors call the blob.
+    """
+    import safetensors
+    from safetensors.torch import load
+
+    if not isinstance(blob, bytes):
+        raise TypeError(f"{source} is a {type(blob).__name__}, but must be bytes")
+    try:
+        tensors = load(blob)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{source} cannot be read as safetensors: {error}") from error
+    return _restored(tensors, metadata(blob), owner, source, like)
+
+
+def metadata(blob: bytes) -> dict[str, str]:
+    """What goes with a packed state: its config, and whatever else `pack` was told."""
+    return _header(blob).get("__metadata__", {})
+
+
 def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stateful) -> None:
     """Write a state to a safetensors file, with the config it belongs to."""
-    from safetensors.torch import save_file  # here, so that streaming alone needs torch and nothing else
+    from safetensors.torch import save_file
 
-    check(state, owner.init_state(1), None, type(owner).__name__)
+    tensors, described = _contents(state, owner, {})
     if not Path(path).resolve().parent.is_dir():
         raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
-    tensors = {name: leaf.detach().contiguous().clone() for name, leaf in named_leaves(state)}
-    metadata = {
-        "format": "nystream-state-1",
-        "config": json.dumps(owner.config.to_dict(), sort_keys=True),
-        "fingerprint": owner.config.fingerprint,
-    }
-    replace(Path(path), lambda partial: save_file(tensors, partial, metadata))
+    replace(Path(path), lambda partial: save_file(tensors, partial, described))
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
@@ -152,30 +182,82 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
-    """Read a state that `save_state` wrote; one of another config is refused."""
+    """Read a state that `save_state` wrote, or a snapshot of a pool; one of another config is refused."""
     import safetensors
 
-    like = owner.init_state(1)
-    device = next(leaf.device for _, leaf in named_leaves(like))
+    source = os.fspath(path)
     if Path(path).is_dir():
-        raise IsADirectoryError(f"{os.fspath(path)} is a folder, but a state is a file")
+        raise IsADirectoryError(f"{source} is a folder, but a state is a file")
     try:
-        opened = safetensors.safe_open(path, framework="pt", device=str(device))
+        opened = safetensors.safe_open(path, framework="pt")
     except safetensors.SafetensorError as error:
-        raise ValueError(f"{os.fspath(path)} cannot be read as a safetensors file: {error}") from error
+        raise ValueError(f"{source} cannot be read as a safetensors file: {error}") from error
     with opened as file:
-        metadata = file.metadata() or {}
-        if metadata.get("format") != "nystream-state-1":
-            raise ValueError(f"{os.fspath(path)} is not a nystream state; save_state writes them")
-        if metadata["fingerprint"] != owner.config.fingerprint:
-            raise ValueError(f"{os.fspath(path)} belongs to another config: {_differences(metadata, owner)}")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _restored(tensors, file.metadata() or {}, owner, source)
+
+
+def _contents(
+    state: tuple[Any, ...], owner: Stateful, extra: dict[str, str], like: Any = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What a packed state holds: its leaves by name, and what is said about them."""
+    check(state, owner.init_state(1) if like is None else like, None, type(owner).__name__)
+    tensors = {name: leaf.detach().to("cpu", copy=True).contiguous() for name, leaf in named_leaves(state)}
+    return tensors, {
+        **extra,
+        "format": FORMAT,
+        "config": json.dumps(owner.config.to_dict(), sort_keys=True),
+        "fingerprint": owner.config.fingerprint,
+        "checksum": _checksum(tensors),
+    }
+
+
+def _restored(
+    tensors: dict[str, Tensor], described: dict[str, str], owner: Stateful, source: str, like: Any = None
+) -> Any:
+    """The state on the owner's device, made of its leaves by name, if it is one of the owner's."""
+    if described.get("format") != FORMAT:
+        raise ValueError(f"{source} is not a nystream state; save_state writes them")
+    if described.get("fingerprint") != owner.config.fingerprint:
+        raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
+    like = owner.init_state(1) if like is None else like
     missing = [name for name, _ in named_leaves(like) if name not in tensors]
     if missing:
-        raise ValueError(f"{os.fspath(path)} lacks {', '.join(missing)}; the file is damaged")
+        raise ValueError(f"{source} lacks {', '.join(missing)}; the file is damaged")
     state = _filled(like, tensors)
     check(state, like, None, type(owner).__name__)
-    return state
+    rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
+    if len(set(rows.values())) > 1:
+        listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
+        raise ValueError(f"{source} has rows that do not go together ({listed}); the file is damaged")
+    if "checksum" in described and described["checksum"] != _checksum(tensors):  # states of older versions have none
+        raise ValueError(f"{source} has numbers that are not those that were saved; the file is damaged")
+    return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
+
+
+def _checksum(tensors: dict[str, Tensor]) -> str:
+    """CRC-32 of all leaves: against damage, not against malice."""
+    total = 0
+    for name in sorted(tensors):
+        content: Any = tensors[name].reshape(-1).view(torch.uint8).numpy()
+        total = zlib.crc32(content, zlib.crc32(name.encode(), total))
+    return f"{total:08x}"
+
+
+def _header(blob: bytes) -> dict[str, Any]:
+    """The header of a safetensors file: its length, then JSON."""
+    size = int.from_bytes(blob[:8], "little")
+    return json.loads(blob[8 : 8 + size])
+
+
+def _in_order(blob: bytes) -> bytes:
+    """The same file with its metadata sorted: safetensors writes them in any order."""
+    size = int.from_bytes(blob[:8], "little")
+    header = _header(blob)
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + blob[8 + size :]
 
 
 def _filled(like: S, tensors: dict[str, Tensor], prefix: str = "") -> S:
@@ -198,13 +280,17 @@ def _names(state: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _describe(x: Tensor, rows: int | None = None) -> str:
-    batch = x.shape[0] if rows is None else rows
-    return f"{str(x.dtype).removeprefix('torch.')}{[batch, *x.shape[1:]]}"
+    shape = list(x.shape) if rows is None else [rows, *x.shape[1:]]
+    return f"{str(x.dtype).removeprefix('torch.')}{shape}"
 
 
-def _differences(metadata: dict[str, str], owner: Stateful) -> str:
-    theirs, ours = json.loads(metadata["config"]), json.loads(json.dumps(owner.config.to_dict()))
-    names = [name for name in ours if theirs.get(name) != ours[name]]
+def _differences(described: dict[str, str], owner: Stateful) -> str:
+    ours = json.loads(json.dumps(owner.config.to_dict()))
+    try:
+        theirs = json.loads(described["config"])
+        names = [name for name in ours if theirs.get(name) != ours[name]]
+    except (KeyError, ValueError, AttributeError):
+        return "it does not say which"
     return (
         ", ".join(f"{name} is {theirs.get(name)!r} there and {ours[name]!r} here" for name in names) or "other fields"
     )

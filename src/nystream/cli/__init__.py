@@ -57,9 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _commands() -> dict[str, Callable[..., Any]]:
     """Imported when they are needed: `--version` works without the extras."""
+    from nystream.cli.bench import Bench
     from nystream.cli.demo import Demo
 
-    return {"demo": Demo}
+    return {"bench": Bench, "demo": Demo}
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

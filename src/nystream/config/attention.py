@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int
@@ -180,7 +181,7 @@ class AttentionConfig:
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of every field."""
         return fingerprint_of(self.to_dict())

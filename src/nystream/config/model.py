@@ -170,7 +170,7 @@ class EncoderConfig:
         except TypeError as error:
             raise ValueError(f"config cannot be used: {error}") from error
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of every field."""
         return fingerprint_of(self.to_dict())

@@ -1,0 +1,131 @@
+"""`nystream bench`: what a step costs on this machine, beside what else there is."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from nystream.bench import plot as plots
+from nystream.bench import record as records
+from nystream.bench import report
+from nystream.bench.run import run
+from nystream.bench.settings import PARTS, STREAMS, Settings
+from nystream.bench.sizes import Sizes
+
+QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
+
+
+@dataclass
+class Bench:
+    """Measure a step side by side: torch's encoder over the window, a ring of keys and values with SDPA,
+    continual-inference, nystream in torch and nystream's pool. All are checked before anything is timed."""
+
+    parts: str = ",".join(PARTS)
+    """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
+    one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
+    window: int = 120
+    """Tokens n that a token attends to."""
+    embed_dim: int = 192
+    """Width of a token inside the model."""
+    num_heads: int = 16
+    """Heads, each embed_dim / num_heads wide."""
+    landmarks: int = 4
+    """Landmarks m of the low-rank variants."""
+    ff_dim: int = 192
+    """Inner width of the feed-forward."""
+    layers: int = 1
+    """Blocks; several form a deep stack."""
+    input_dim: int = 128
+    """Width of a token as it comes."""
+    output_dim: int = 10
+    """Width of an output."""
+    streams: str = ",".join(map(str, STREAMS))
+    """Numbers of streams."""
+    threads: int = 0
+    """Threads for many streams at once, 0 for all cores. A single stream always has one."""
+    rounds: int = 300
+    """Turns that every contender gets, of a couple of milliseconds each."""
+    backend: Literal["auto", "numba", "torch"] = "auto"
+    """Of the pool."""
+    json: Path | None = None
+    """Write the record here: command, commit, hardware and every figure."""
+    plot: Path | None = None
+    """Draw the parts model and streams here (png, svg or pdf; needs the extra `plot`)."""
+    quick: bool = False
+    """A first look: fewer rounds and streams, unless they are given, and one block only."""
+    seed: int = 0
+    """Seed of the tokens and the weights."""
+    plain: bool = False
+    """No colours and no progress bar, as in a pipe."""
+
+    def settings(self) -> Settings:
+        """Checked, so that nothing fails after minutes."""
+        rounds, streams = self.rounds, numbers("streams", self.streams)
+        if self.quick:
+            rounds = QUICK_ROUNDS if rounds == Bench.rounds else rounds
+            streams = QUICK_STREAMS if self.streams == Bench.streams else streams
+        sizes = Sizes(
+            self.window,
+            self.embed_dim,
+            self.num_heads,
+            self.landmarks,
+            self.ff_dim,
+            self.layers,
+            self.input_dim,
+            self.output_dim,
+        )
+        parts = tuple(part.strip() for part in self.parts.split(",") if part.strip())
+        return Settings(sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
+
+    def run(self) -> None:
+        settings = self.settings()
+        for name, path in (("json", self.json), ("plot", self.plot)):
+            if path is not None and not path.resolve().parent.is_dir():
+                raise FileNotFoundError(f"{name}={path}: its folder does not exist; make it first")
+        if self.plot is not None:
+            plots.require()
+            if self.plot.suffix not in plots.FORMATS:
+                raise ValueError(f"plot={self.plot} must end in one of {', '.join(plots.FORMATS)}")
+            if not {"model", "streams"} & set(settings.parts):
+                raise ValueError(f"plot={self.plot} needs the part model or streams, and parts={self.parts}")
+        figures = run(settings, show=False if self.plain else None)
+        # Files first: whoever reads the tables may leave before the end of them.
+        if self.json is not None:
+            records.write(self.json, self.command(), figures)
+        if self.plot is not None:
+            plots.draw(records.header(self.command()) | figures, self.plot)
+        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
+        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        hardware = records.hardware()
+        console.print(
+            f"{hardware['cpu']}, {hardware['cores']} cores, torch {hardware['torch']}, "
+            f"numba {hardware['numba'] or 'not installed'}; {figures['seconds']:.0f} s\n",
+            highlight=False,
+        )
+        for part in report.lines(figures):
+            console.print(part)
+
+    def command(self) -> str:
+        """What was typed, as far as it differs from the defaults."""
+        words = ["nystream", "bench"]
+        for name, field in Bench.__dataclass_fields__.items():
+            value = getattr(self, name)
+            if value == field.default:
+                continue
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
+        return shlex.join(words)
+
+
+def numbers(name: str, text: str) -> tuple[int, ...]:
+    """The whole numbers of a list like 1,4,16."""
+    try:
+        return tuple(int(word) for word in text.split(",") if word.strip())
+    except ValueError:
+        raise ValueError(f"{name}={text!r} must be whole numbers with commas between them, such as 1,4,16") from None

@@ -1,0 +1,133 @@
+"""The CPU backend: a step of the whole model in one compiled call.
+
+Every stream has one block of memory, cut from slabs that are allocated as streams come and never move. Many streams
+are taken a few at a time, so that their rows share the weights; the pieces are shared out among threads, which run
+without Python's lock. They are Python's own threads, not Numba's: pools may be pushed side by side, and after a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from nystream.layers.attention import MultiheadAttention
+from nystream.stream.cpu import exchange, step
+from nystream.stream.cpu import plan as p
+from nystream.stream.cpu.pack import aligned, packed
+
+Array = np.ndarray[Any, Any]
+
+SLAB = 1 << 24  # bytes of a slab, unless one stream needs more
+SHARING = 16  # streams that share one reading of the weights
+
+
+class NumbaBackend:
+    """States of many streams of a model that `cpu.support` has nothing against."""
+
+    name = "numba"
+
+    def __init__(self, model: Any, capacity: int) -> None:
+        self._packed = packed(model)
+        self._plan = self._packed.plan
+        self._configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
+        self._grouped = model.config.update_size > 1
+        self._like = model.init_state(1)
+        self._size = int(self._plan[p.SIZE])
+        self._fresh = aligned(self._size)
+        exchange.write(self._fresh, self._plan, self._like)
+        self.bytes_per_stream = self._fresh.nbytes
+        self.spoiled: set[int] = set()
+        self._spare: list[Array] = []
+        self._blocks: dict[int, Array] = {}
+        self._own: dict[int, Array] = {}  # the address of each, as an array of one
+        self._addresses = np.zeros(0, np.int64)  # and of all
+        self._held: list[Array] = []  # memory that the kernels know by its address
+        self._push = self._with_room(1)
+        self._idle: list[Callable[..., bool]] = []
+        self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._workers: tuple[int, ThreadPoolExecutor] | None = None
+
+    def grow(self, capacity: int) -> None:
+        """Nothing to do: a slot has no memory until it is used."""
+
+    def clear(self, slot: int) -> None:
+        self._block(slot)[...] = self._fresh
+        self.spoiled.discard(slot)
+
+    def push(self, slot: int, x: Array, y: Array) -> bool:
+        if self._grouped:
+            x, y = x.reshape(-1), y.reshape(-1)
+        taken: bool = self._push(1, self._own[slot], 0, 1, x, y)
+        return taken
+
+    def push_many(self, slots: Array, x: Array, y: Array) -> bool:
+        x, y, starts = x.reshape(-1), y.reshape(-1), count(0, SHARING)
+        if not step.all_finite(x):
+            return False
+        job = (self._addresses[slots], starts, len(slots), x, y)
+        helpers = min(self.threads, -(-len(slots) // SHARING)) - 1
+        others = [self._pool().submit(self._some, *job) for _ in range(helpers)]
+        try:
+            self._some(*job)
+        except BaseException:  # an interrupt: the others go on, but one piece may be missing
+            self.spoiled.update(slots.tolist())
+            raise
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
+        return True
+
+    def time(self, slot: int) -> int:
+        return int(self._block(slot)[:2].view(np.int64)[0])
+
+    def read(self, slot: int) -> Any:
+        return exchange.read(self._block(slot), self._plan, self._like, self._configs)
+
+    def write(self, slot: int, state: Any) -> None:
+        exchange.write(self._block(slot), self._plan, state)
+        step.rebuild(self._plan, self._own[slot])
+        self.spoiled.discard(slot)
+
+    def repeat(self, slot: int, x: Array, y: Array, times: int) -> None:
+        """The kernel of `push` so many times over, without Python in between: to be timed."""
+        self._push(times, self._own[slot], 0, 1, x.reshape(-1), y.reshape(-1))
+
+    def _some(self, addresses: Array, starts: Iterator[int], total: int, x: Array, y: Array) -> None:
+        """Pieces of a batch until there are none left: whoever is free takes the next."""
+        push = self._idle.pop() if self._idle else self._with_room(SHARING)
+        while (low := next(starts)) < total:
+            push(1, addresses, low, min(low + SHARING, total), x, y)
+        self._idle.append(push)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads that help; those of a process that forked are not there in its child."""
+        if self._workers is None or self._workers[0] != os.getpid():
+            self._workers = os.getpid(), ThreadPoolExecutor(max(self.threads - 1, 1), "nystream")
+        return self._workers[1]
+
+    def _with_room(self, streams: int) -> Callable[..., bool]:
+        """The kernel, with scratch memory of its own to step so many streams together."""
+        room = self._packed.room(streams * int(self._plan[p.TOGETHER]))
+        self._held.append(room)
+        return partial(step.push, self._plan, room.ctypes.data)
+
+    def _block(self, slot: int) -> Array:
+        """A stream's memory; the first use of a slot cuts it from a slab."""
+        held = self._blocks.get(slot)
+        if held is None:
+            if not self._spare:
+                many = max(1, SLAB // self.bytes_per_stream)
+                self._spare = list(aligned(many * self._size).reshape(many, self._size))
+            if slot >= len(self._addresses):
+                self._addresses = np.resize(self._addresses, 2 * slot + 16)
+            held = self._blocks[slot] = self._spare.pop()
+            self._addresses[slot] = held.ctypes.data
+            self._own[slot] = self._addresses[slot : slot + 1].copy()
+        return held

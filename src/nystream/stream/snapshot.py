@@ -1,0 +1,72 @@
+"""Snapshots: one stream's state as bytes that any pool of the same model goes on from, whatever its backend.
+
+A snapshot is what `state.pack` makes of the state, and a fingerprint of the weights: a state means nothing to others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from nystream import state as states
+
+WHAT = "the snapshot"
+
+
+def fingerprint(model: nn.Module) -> str:
+    """A hash of every weight and buffer that is saved: names, dtypes, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        content = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {content.dtype} {list(content.shape)}\n".encode())
+        digest.update(content.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+class Snapshots:
+    """Makes and reads the snapshots of one model, whose weights stay as they are."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def dump(self, state: Any) -> bytes:
+        """The bytes of one stream's state."""
+        return states.pack(state, self._model, like=self._fresh, weights=self._weights)
+
+    def load(self, blob: Any) -> Any:
+        """The state in a snapshot, or in what `save_state` wrote of one stream, which says nothing of weights."""
+        if not isinstance(blob, bytes | bytearray | memoryview):
+            raise TypeError(f"blob is a {type(blob).__name__}, but must be the bytes that snapshot() gave")
+        blob = bytes(blob)
+        state = states.unpack(blob, self._model, like=self._fresh, source=WHAT)
+        theirs = states.metadata(blob).get("weights", self._weights)
+        if theirs != self._weights:
+            raise ValueError(
+                f"{WHAT} belongs to other weights ({theirs:.8}… there, {self._weights:.8}… here); "
+                f"a stream can only go on with the weights it began with"
+            )
+        _check_time(state, self._model.config.update_size)
+        return state
+
+    @cached_property
+    def _fresh(self) -> Any:
+        with torch.inference_mode(False), torch.no_grad():
+            return self._model.init_state(1)
+
+    @cached_property
+    def _weights(self) -> str:
+        return fingerprint(self._model)
+
+
+def _check_time(state: Any, r: int) -> None:
+    """Refuse times that no stream reaches: backends find their places by them."""
+    times = [leaf for name, leaf in states.named_leaves(state) if name.rpartition(".")[2] == "time"]
+    if times[0].shape[0] != 1:
+        raise ValueError(f"{WHAT} has {times[0].shape[0]} streams, but must have one; state.select() takes one out")
+    tokens = {int(time) for time in times}
+    if len(tokens) > 1 or min(tokens) < 0 or min(tokens) % r:
+        raise ValueError(f"{WHAT} is at time {', '.join(map(str, sorted(tokens)))}, where no stream can be")

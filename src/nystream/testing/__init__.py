@@ -1,0 +1,49 @@
+"""The contracts of the library, as suites of checks that anybody can run on what is theirs.
+
+ns.testing.check_stream_module(module)   anything with `forward`, `init_state`, `step` and `steps`
+ns.testing.check_stream_pool(model)      a pool of a model's streams, with any backend
+"""
+
+from nystream.testing.module import (
+    CHECKS,
+    TOLERANCE,
+    Case,
+    Reference,
+    check_any_chunking,
+    check_dtypes,
+    check_forward_is_step,
+    check_gradients,
+    check_lengths_and_resets,
+    check_nan_stays_in_its_row,
+    check_reset,
+    check_rows_are_independent,
+    check_save_and_resume,
+    check_step_is_pure,
+    check_step_is_reference,
+    check_stream_module,
+    reference_outputs,
+    relative_error,
+)
+from nystream.testing.pool import check_stream_pool
+
+__all__ = [
+    "CHECKS",
+    "TOLERANCE",
+    "Case",
+    "Reference",
+    "check_any_chunking",
+    "check_dtypes",
+    "check_forward_is_step",
+    "check_gradients",
+    "check_lengths_and_resets",
+    "check_nan_stays_in_its_row",
+    "check_reset",
+    "check_rows_are_independent",
+    "check_save_and_resume",
+    "check_step_is_pure",
+    "check_step_is_reference",
+    "check_stream_module",
+    "check_stream_pool",
+    "reference_outputs",
+    "relative_error",
+]

@@ -1,0 +1,311 @@
+"""The contract of a pool: it is the model's `step`, many times over.
+
+    ns.testing.check_stream_pool(model, backend="numba")
+
+Behind the face of a stream module a pool passes the suite of `module`, gradients and NaN aside. Then it keeps promises
+of its own: streams that know nothing of each other, refused input that leaves no trace, snapshots that go anywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nystream import state as states
+from nystream.layers.attention import MultiheadAttention
+from nystream.stream import inputs
+from nystream.stream.backends import NAMES, choose
+from nystream.stream.pool import StreamPool
+from nystream.testing import module as modules
+from nystream.testing.module import Case
+
+
+class PoolModule:
+    """A pool as a stream module: a step restores the state's rows as streams, pushes, and takes snapshots of them."""
+
+    def __init__(self, model: Any, pool: StreamPool) -> None:
+        self.model, self.pool, self.config = model, pool, model.config
+        self.init_state, self.steps = model.init_state, model.steps
+        self.like = model.init_state(1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = self.model(x)
+        return y
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return iter(self.model.parameters())
+
+    def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
+        rows = [states.select(state, row) for row in range(x.shape[0])]
+        sids = [self.pool.restore(states.pack(row, self.model, like=self.like)) for row in rows]
+        y = torch.from_numpy(self.pool.push_many(sids, x)).to(x)
+        blobs = [self.pool.snapshot(sid) for sid in sids]
+        new = states.stack([states.unpack(blob, self.model, like=self.like) for blob in blobs])
+        for sid in sids:
+            self.pool.close(sid)
+        return y, states.map_state(lambda held, leaf: held.copy_(leaf), state, new) if inplace else new
+
+
+@dataclass
+class PoolCase:
+    """A model, a backend, and streams to try them on."""
+
+    model: Any
+    backend: str
+    case: Case  # of the model itself
+
+    def pool(self, capacity: int = 4) -> StreamPool:
+        return StreamPool(self.model, capacity, self.backend)
+
+    def alone(self, row: int, groups: int | None = None) -> Tensor:
+        """What `model.step` alone says about a stream: [groups, output_dim], or [groups, r, output_dim]."""
+        x = self.case.x[row : row + 1, : None if groups is None else groups * self.r]
+        y, _ = self.case.stream(x, self.model.init_state(1))
+        return y[0] if self.r == 1 else y[0].unflatten(0, (-1, self.r))
+
+    def token(self, row: int, group: int) -> Tensor:
+        """What is pushed into a stream that has had `group` pushes."""
+        return self.case.group(self.case.x, (group + 1) * self.r)[row]
+
+    def feed(self, pool: StreamPool, sid: int, row: int, start: int, end: int) -> Tensor:
+        """Push some groups of a stream, one after the other."""
+        return torch.stack([torch.from_numpy(pool.push(sid, self.token(row, g))) for g in range(start, end)])
+
+    @property
+    def r(self) -> int:
+        return self.case.r
+
+    @property
+    def groups(self) -> int:
+        return self.case.x.shape[1] // self.r
+
+    @property
+    def window(self) -> int:
+        """In groups."""
+        return self.case.n // self.r
+
+
+def check_streams_interleave(case: PoolCase) -> None:
+    """Streams at different phases, pushed by turns, alone and together, are as `model.step` alone."""
+    pool = case.pool(capacity=1)
+    rows = range(case.case.x.shape[0])
+    late = {row: row * (case.window // 2 + 1) for row in rows}  # how many rounds before a stream opens
+    sids: dict[int, int] = {}
+    outs: dict[int, list[Tensor]] = {row: [] for row in rows}
+    for turn in range(case.groups):
+        for row in rows:
+            if late[row] == turn:
+                sids[row] = pool.open()
+        some = [row for row in sids if (turn + row) % 3]
+        if turn % 2:
+            some.reverse()
+        if turn % 4 < 2:
+            tokens = [case.token(row, len(outs[row])).tolist() for row in some]
+            for row, y in zip(some, pool.push_many([sids[row] for row in some], tokens), strict=True):
+                outs[row].append(torch.from_numpy(y))
+        else:
+            for row in some:
+                outs[row].append(torch.from_numpy(pool.push(sids[row], case.token(row, len(outs[row])))))
+    for row, sid in sids.items():
+        count = len(outs[row])
+        assert pool.time(sid) == count * case.r, f"time: stream {sid} is at {pool.time(sid)}, not {count * case.r}"
+        if count:
+            case.case.same(torch.stack(outs[row]), case.alone(row, count), "streams by turns are as they are alone")
+
+
+def check_push_is_push_many(case: PoolCase) -> None:
+    """Together or one by one, in any order of ids: the same numbers, in the order of the ids."""
+    one, many, other = case.pool(), case.pool(), case.pool()
+    sids = [[pool.open() for _ in range(3)] for pool in (one, many, other)]
+    for group in range(case.groups):
+        tokens = torch.stack([case.token(row, group) for row in range(3)])
+        expected = np.stack([one.push(sid, token) for sid, token in zip(sids[0], tokens, strict=True)])
+        together = many.push_many(sids[1], tokens)
+        turned = other.push_many(np.array(sids[2])[[2, 0, 1]], tokens[[2, 0, 1]])
+        for y, what in ((together, "push_many is push"), (turned[[1, 2, 0]], "the order of sids does not matter")):
+            case.case.same(torch.from_numpy(y), torch.from_numpy(expected), what)
+
+
+def check_slots_leave_no_trace(case: PoolCase) -> None:
+    """A stream that is reset, or opened where another was closed, is as new; its neighbours go on."""
+    pool, length = case.pool(), case.window + 2
+    fresh = case.pool()
+    blank = fresh.snapshot(fresh.open())
+    a, b = pool.open(), pool.open()
+    case.feed(pool, a, 0, 0, length)
+    case.feed(pool, b, 1, 0, length)
+    pool.reset(a)
+    assert pool.snapshot(a) == blank, "reset: the stream is as new"
+    pool.close(a)
+    c = pool.open()
+    assert c not in (a, b), f"open: id {c} was given out before"
+    assert pool.snapshot(c) == blank, "open: a stream where another was closed is as new"
+    case.case.same(case.feed(pool, c, 2, 0, length), case.alone(2, length), "a stream where another was closed")
+    rest = case.feed(pool, b, 1, length, case.groups)
+    case.case.same(rest, case.alone(1)[length:], "what happens to others changes nothing")
+    assert pool.ids == (b, c), f"ids: {pool.ids} instead of {(b, c)}"
+    assert len(pool) == 2, f"len: {len(pool)} instead of 2"
+    assert a not in pool, "in: a closed stream is not in the pool"
+    assert b in pool, "in: an open stream is in the pool"
+
+
+def check_growth(case: PoolCase) -> None:
+    """A pool that grows leaves the streams it has as they are."""
+    pool, length = case.pool(capacity=1), case.window + 1
+    first = pool.open()
+    case.feed(pool, first, 0, 0, length)
+    before = pool.snapshot(first)
+    sids = [pool.open() for _ in range(8)]
+    assert pool.capacity >= 9, f"capacity: {pool.capacity} with 9 streams open"
+    assert pool.snapshot(first) == before, "growth: a stream has changed"
+    rest = case.feed(pool, first, 0, length, case.groups)
+    case.case.same(rest, case.alone(0)[length:], "growth: a stream goes on")
+    case.case.same(case.feed(pool, sids[-1], 1, 0, 2), case.alone(1, 2), "growth: new streams are as new")
+
+
+def check_refusals(case: PoolCase) -> None:
+    """What cannot be taken raises, and leaves every stream as it was, to the bit."""
+    pool = case.pool()
+    a, b, closed = pool.open(), pool.open(), pool.open()
+    pool.close(closed)
+    case.feed(pool, a, 0, 0, case.window + 1)
+    case.feed(pool, b, 1, 0, 1)
+    before = [pool.snapshot(sid) for sid in (a, b)]
+    good = case.token(0, 0)
+    pair = torch.stack([good, good])
+    bad: dict[str, Callable[[], object]] = {
+        "an unknown id": lambda: pool.push(b + 99, good),
+        "a closed id": lambda: pool.push(closed, good),
+        "an id that is no integer": lambda: pool.push("0", good),  # type: ignore[arg-type]
+        "a wrong width": lambda: pool.push(a, good[..., :-1]),
+        "a wrong rank": lambda: pool.push(a, pair),
+        "complex numbers": lambda: pool.push(a, good.to(torch.complex64)),
+        "an id twice": lambda: pool.push_many([a, a], pair),
+        "a closed id among others": lambda: pool.push_many([a, closed], pair),
+        "a row too few": lambda: pool.push_many([a, b], pair[:1]),
+        "other widths": lambda: pool.push_many([a, b], pair[..., 1:]),
+        "foreign bytes": lambda: pool.restore(b"not a snapshot"),
+    }
+    for value in (np.nan, np.inf, -np.inf):
+        for place in (0, good.numel() - 1):
+            spoiled = good.clone()
+            spoiled.view(-1)[place] = value
+            bad[f"{value} at {place}"] = lambda x=spoiled: pool.push(a, x)  # type: ignore[misc]
+            bad[f"{value} at {place} of one stream of two"] = lambda x=spoiled: pool.push_many(  # type: ignore[misc]
+                [a, b], torch.stack([good, x])
+            )
+    for what, call in bad.items():
+        try:
+            call()
+        except (TypeError, ValueError):
+            pass
+        else:
+            raise AssertionError(f"{what}: it was not refused")
+        assert [pool.snapshot(sid) for sid in (a, b)] == before, f"{what}: it was refused, but a stream has changed"
+    assert pool.ids == (a, b), "refused: the streams are not those that were open"
+    case.case.same(case.feed(pool, b, 1, 1, 3), case.alone(1, 3)[1:], "after refusals a stream goes on")
+
+
+def check_snapshots(case: PoolCase) -> None:
+    """From a snapshot a stream goes on, in this pool, in another, and with every backend that can run the model."""
+    pool = case.pool()
+    for length in (0, 1, case.window // 2 + 1, case.window + 1):
+        sid = pool.open()
+        if length:
+            case.feed(pool, sid, 0, 0, length)
+        blob = pool.snapshot(sid)
+        again = pool.restore(blob)
+        assert pool.time(again) == length * case.r, f"restore: time is {pool.time(again)}, not {length * case.r}"
+        end = min(length + case.window + 2, case.groups)
+        expected = case.alone(0, end)[length:]
+        case.case.same(case.feed(pool, again, 0, length, end), expected, "a stream that was restored goes on")
+        assert pool.snapshot(sid) == blob, "restore: the stream that the snapshot is of has changed"
+        for name in _able(case.model):
+            other = StreamPool(case.model, 1, name)
+            moved = case.feed(other, other.restore(blob), 0, length, end)
+            case.case.same(moved, expected, f"a snapshot of {pool.backend!r} goes on with {name!r}")
+            theirs = other.open()
+            if length:
+                case.feed(other, theirs, 0, 0, length)
+            moved = case.feed(pool, pool.restore(other.snapshot(theirs)), 0, length, end)
+            case.case.same(moved, expected, f"a snapshot of {name!r} goes on with {pool.backend!r}")
+
+
+def check_the_pool_has_its_own_copy(case: PoolCase) -> None:
+    """What happens to the model afterwards does not reach the pool, nor what happens to arrays it was given or gave."""
+    model = copy.deepcopy(case.model)
+    pool = StreamPool(model, 1, case.backend)
+    sid = pool.open()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    outs = []
+    for group in range(case.window + 1):
+        token = np.array(inputs.numbers("x", case.token(0, group)))
+        y = pool.push(sid, token)
+        outs.append(torch.from_numpy(y.copy()))
+        token[:], y[:] = 0, 0
+    case.case.same(torch.stack(outs), case.alone(0, case.window + 1), "the pool has its own copy of everything")
+
+
+POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
+    check_streams_interleave,
+    check_push_is_push_many,
+    check_slots_leave_no_trace,
+    check_growth,
+    check_refusals,
+    check_snapshots,
+    check_the_pool_has_its_own_copy,
+)
+
+# A pool records no graph, and refuses what is not finite.
+NOT_FOR_POOLS = (modules.check_gradients, modules.check_nan_stays_in_its_row)
+
+
+def check_stream_pool(
+    model: Any, backend: str = "auto", tolerance: float | None = None, *, tokens: int | None = None, seed: int = 0
+) -> None:
+    """Run every check of the contract on a pool of `model`.
+
+    Args:
+        model: what a `StreamPool` takes.
+        backend: that of the pool.
+        tolerance: largest error, relative to the largest output; by dtype unless told.
+        tokens: length of the streams that are tried; a bit more than three windows unless told.
+        seed: of those streams.
+    """
+    model = copy.deepcopy(model).eval()
+    wrapped = PoolModule(model, StreamPool(model, 4, backend))
+    reference = None
+    if isinstance(model, MultiheadAttention):
+        attn = model
+
+        def reference(x: Tensor) -> Tensor:
+            return modules.reference_outputs(attn, x)
+
+    with torch.no_grad():
+        case = modules.prepared(wrapped, None, tokens, seed, tolerance, reference)
+        for check in modules.CHECKS:
+            if check not in NOT_FOR_POOLS:
+                check(case)
+        plain = PoolCase(model, backend, modules.prepared(model, None, tokens, seed, tolerance))
+        for promise in POOL_CHECKS:
+            promise(plain)
+
+
+def _able(model: Any) -> list[str]:
+    """The backends that can run the model here."""
+    names = []
+    for name in NAMES:
+        try:
+            choose(model, name)
+        except (ValueError, ImportError):
+            continue
+        names.append(name)
+    return names

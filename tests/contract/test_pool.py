@@ -1,0 +1,85 @@
+"""The contract suite on pools: every variant, both stacks, groups, dtypes, encoders and attentions alone."""
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream import testing
+
+SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+
+# (window, landmarks, update_size): segments of two sizes, of one size, and tokens that come in pairs. Small, because
+# every step takes each stream through a snapshot and back.
+SIZES = ((3, 2, 1), (4, 2, 1), (4, 3, 2))
+
+
+def attention(variant, window=3, landmarks=2, update_size=1, **options):
+    options = {"embed_dim": 4, "num_heads": 2, "window": window, "landmarks": landmarks, **options}
+    return ns.AttentionConfig(variant, update_size=update_size, **options)
+
+
+def ready(module):
+    for part in module.modules():
+        if isinstance(part, ns.MultiheadAttention) and part.config.fixed:
+            shape = (part.config.num_heads, part.config.m, part.config.head_dim)
+            part.set_landmarks(torch.randn(shape), torch.randn(shape))
+    return module
+
+
+def model(attention, dtype=torch.float64, **options):
+    cfg = ns.ModelConfig(input_dim=3, output_dim=2, attention=attention, ff_dim=6, **options)
+    return ready(ns.StreamModel(cfg, dtype=dtype))
+
+
+def check(module, backend="torch", tolerance=None):
+    # Three windows, as few as the checks can do with: what they cost grows with the square of it.
+    testing.check_stream_pool(module, backend, tolerance, tokens=3 * module.config.window)
+
+
+@pytest.mark.parametrize(("variant", "sizes"), [(v, SIZES[i % 3]) for i, v in enumerate(ns.VARIANTS)])
+def test_every_variant(variant, sizes):
+    check(model(attention(variant, *sizes)))
+
+
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
+def test_paper_stacks(variant):
+    check(model(attention(variant), layers=2, norm="post"))
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+def test_deep_stacks(variant):
+    check(model(attention(variant, sums="partials" if "full" not in variant else "auto"), layers=2, stack="deep"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_dtype(dtype):
+    check(model(attention("co-fixed-single", pinv="ridge"), dtype))
+
+
+def test_an_encoder_from_torch():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    check(ns.from_torch(encoder, variant="co-full-single", window=3))
+
+
+@pytest.mark.parametrize(("variant", "sizes"), list(zip(SINGLE, SIZES, strict=True)))
+def test_attention_alone(variant, sizes):
+    check(ready(ns.MultiheadAttention(attention(variant, *sizes), dtype=torch.float64)))
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_compiled(variant, sizes, layers):
+    check(model(attention(variant, *sizes), torch.float32, layers=layers, stack="deep"), "numba", 1e-5)
+
+
+def test_a_compiled_encoder_from_torch():
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    check(ns.from_torch(encoder, variant="co-full-single", window=3), "numba", 1e-5)
+
+
+@pytest.mark.parametrize(("variant", "sizes"), list(zip(SINGLE, SIZES, strict=True)))
+def test_compiled_attention_alone(variant, sizes):
+    check(ready(ns.MultiheadAttention(attention(variant, *sizes))), "numba", 1e-5)

@@ -1,0 +1,88 @@
+"""The three attentions, compiled, against the float64 reference: at every phase, whatever the sizes and the logits."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nystream as ns
+from nystream.ops.attention import reference
+from nystream.stream.cpu.alone import AttentionKernel
+
+SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+
+
+def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **options):
+    """Largest error of a stream, relative to its largest output."""
+    torch.manual_seed(seed)
+    cfg = ns.AttentionConfig(variant, embed_dim=heads * dim, num_heads=heads, window=n, landmarks=m, **options)
+    attn = ns.MultiheadAttention(cfg).eval()
+    fixed = [None, None]
+    if cfg.fixed:
+        fixed = [torch.randn(heads, m, dim) * scale for _ in range(2)]
+        attn.set_landmarks(*fixed)
+        fixed = [x.double() for x in fixed]
+    kernel = AttentionKernel(attn)
+    q, k, v = (torch.randn(1, heads, tokens, dim) for _ in range(3))
+    q, k = q * scale, k * scale
+    worst = largest = 0.0
+    for t in range(1, tokens + 1):
+        given = (kernel.lanes(x[0, :, t - 1].contiguous().numpy()) for x in (q, k, v))
+        out = kernel.heads(kernel.step(*given))
+        exact = reference.attend(cfg, q.double(), k.double(), v.double(), t, *fixed)
+        worst = max(worst, float(np.abs(out - exact.flatten().numpy()).max()))
+        largest = max(largest, float(exact.abs().max()))
+    return worst / largest
+
+
+@given(
+    variant=st.sampled_from(SINGLE),
+    n=st.integers(1, 40),
+    share=st.floats(0, 1),
+    heads=st.sampled_from([1, 2, 3, 4, 8, 12, 16]),
+    dim=st.sampled_from([1, 3, 4, 8, 12]),
+    seed=st.integers(0, 1000),
+)
+def test_any_size(variant, n, share, heads, dim, seed):
+    m = max(1, round(share * min(n, 9)))
+    # ridge: bounded whatever the landmarks, so that what is measured is the kernel and not how Γ is conditioned
+    assert against_reference(variant, n, m, heads, dim, 2 * n + 7, seed=seed, pinv="ridge") < 1e-5
+
+
+@settings(max_examples=4)
+@given(n=st.integers(100, 300), m=st.integers(1, 6), seed=st.integers(0, 1000))
+def test_longer_windows(n, m, seed):
+    """More segments than three: seeds are gathered over several of them."""
+    assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed) < 1e-5
+
+
+@pytest.mark.parametrize("pinv", ["newton", "ridge", "none"])
+def test_every_inverse(pinv):
+    assert against_reference("co-cont-single", 12, 4, 4, 6, 40, pinv=pinv) < 1e-5
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+def test_large_logits_come_and_go(variant):
+    """Of a thousand and more: what is left of the softmax is the largest, and it must be found."""
+    # float32 keeps a logit of 3,000 to 2e-4, and the exponential makes that a relative error.
+    assert against_reference(variant, 30, 4, 4, 8, 100, scale=30.0, pinv="ridge") < 2e-3
+
+
+def test_a_nan_inside_is_gone_after_a_window():
+    """A pool refuses NaN, but weights may make one; the sums must forget it."""
+    torch.manual_seed(0)
+    cfg = ns.AttentionConfig("co-fixed-single", embed_dim=32, num_heads=8, window=50, landmarks=3)
+    attn = ns.MultiheadAttention(cfg).eval()
+    attn.set_landmarks(torch.randn(8, 3, 4), torch.randn(8, 3, 4))
+    clean, spoiled = AttentionKernel(attn), AttentionKernel(attn)
+    generator = np.random.default_rng(0)
+    for t in range(170):
+        token = [clean.lanes(generator.normal(size=32).astype(np.float32)) for _ in range(3)]
+        expected = clean.step(*token)
+        if t == 60:
+            token = [np.full_like(x, np.nan) for x in token]
+        y = spoiled.step(*token)
+        assert np.isnan(y).all() == (60 <= t < 110)
+        if not 60 <= t < 110:
+            np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,45 @@
+"""Packed matrix products: right, and the same bits for a row whatever rows it comes with."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+
+from nystream.stream.cpu.dense import PANEL, dense, pack, panels
+
+
+@njit
+def _dense(w, inputs, count, x, y, rows):
+    dense(w, 0, inputs, count, x, 0, inputs, y, 0, count * PANEL, rows)
+
+
+def product(weight, bias, x):
+    count = panels(len(weight))
+    y = np.full((len(x), count * PANEL), np.nan, np.float32)
+    _dense(pack(weight, bias), weight.shape[1], count, x.reshape(-1), y.reshape(-1), len(x))
+    return y
+
+
+@given(outputs=st.integers(1, 130), inputs=st.integers(1, 70), rows=st.integers(1, 11), seed=st.integers(0, 99))
+def test_products(outputs, inputs, rows, seed):
+    generator = np.random.default_rng(seed)
+    weight, bias, x = (
+        generator.normal(size=size).astype(np.float32) for size in ((outputs, inputs), (outputs,), (rows, inputs))
+    )
+    y = product(weight, bias, x)
+    exact = x.astype(np.float64) @ weight.T + bias
+    # Each of `inputs` additions rounds once, at numbers no larger than the sum of the magnitudes.
+    size = np.abs(x).astype(np.float64) @ np.abs(weight).T + np.abs(bias)
+    assert (np.abs(y[:, :outputs] - exact) <= 6e-8 * (inputs + 1) * size).all()
+    assert not y[:, outputs:].any()
+
+
+@given(outputs=st.integers(1, 130), inputs=st.integers(1, 70), rows=st.integers(2, 11), seed=st.integers(0, 99))
+def test_a_row_alone_has_the_same_bits(outputs, inputs, rows, seed):
+    generator = np.random.default_rng(seed)
+    weight, bias, x = (
+        generator.normal(size=size).astype(np.float32) for size in ((outputs, inputs), (outputs,), (rows, inputs))
+    )
+    together = product(weight, bias, x)
+    for row in range(rows):
+        np.testing.assert_array_equal(product(weight, bias, x[row : row + 1])[0], together[row])

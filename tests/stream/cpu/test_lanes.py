@@ -1,0 +1,78 @@
+"""Where the numbers of the heads lie."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+
+from nystream.stream.cpu import lanes, plan
+
+
+@njit
+def _spread(x, y, count, heads, tile):
+    lanes.spread(x, 0, y, 0, count, heads, tile)
+
+
+@njit
+def _dots(a, count, x, out, heads, tile, width):
+    lanes.dots(a, 0, count, x, 0, out, 0, 0.5, heads, tile, width)
+
+
+@njit
+def _softmax(z, count, tile):
+    lanes.softmax(z, 0, count, tile)
+
+
+HEADS, DIMS = st.integers(1, 20), st.integers(1, 40)
+
+
+@given(heads=HEADS, dim=DIMS)
+def test_every_number_has_a_place_in_a_lane_of_its_head(heads, dim):
+    places = plan.places(heads, dim)
+    tile = plan.lanes(heads)
+    assert tile % 8 == 0
+    assert tile % heads == 0
+    assert len(np.unique(places)) == heads * dim
+    assert places.max() < plan.width(heads, dim)
+    assert (places % tile % heads == np.arange(heads)[:, None]).all()
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(16, 12), (8, 64), (4, 64), (12, 64), (2, 12), (1, 8), (3, 16)])
+def test_usual_sizes_waste_nothing(heads, dim):
+    assert plan.width(heads, dim) == heads * dim
+
+
+@given(heads=HEADS, dim=DIMS)
+def test_there_and_back(heads, dim):
+    x = np.random.default_rng(0).normal(size=(3, heads, dim)).astype(np.float32)
+    there = plan.to_lanes(x)
+    assert there.shape == (3, plan.width(heads, dim))
+    np.testing.assert_array_equal(plan.from_lanes(there, heads, dim), x)
+    assert np.count_nonzero(there) == x.size
+
+
+@given(heads=HEADS, count=st.integers(1, 5))
+def test_spread_is_the_same_compiled(heads, count):
+    x, tile = np.random.default_rng(0).normal(size=(count, heads)).astype(np.float32), plan.lanes(heads)
+    y = np.empty((count, tile), np.float32)
+    _spread(x.reshape(-1), y.reshape(-1), count, heads, tile)
+    np.testing.assert_array_equal(y, plan.spread(x))
+
+
+@given(heads=HEADS, dim=DIMS, count=st.integers(1, 5))
+def test_dots_of_every_head(heads, dim, count):
+    generator = np.random.default_rng(0)
+    a, x = (generator.normal(size=size).astype(np.float32) for size in ((count, heads, dim), (heads, dim)))
+    tile, width = plan.lanes(heads), plan.width(heads, dim)
+    out = np.empty((count, tile), np.float32)
+    _dots(plan.to_lanes(a).reshape(-1), count, plan.to_lanes(x), out.reshape(-1), heads, tile, width)
+    exact = 0.5 * np.einsum("chd,hd->ch", a.astype(np.float64), x)
+    np.testing.assert_allclose(out, plan.spread(exact), rtol=1e-5, atol=1e-5)
+
+
+def test_softmax_of_large_logits():
+    z = np.random.default_rng(0).normal(size=(5, 16)).astype(np.float32) * 1000
+    exact = np.exp(z.astype(np.float64) - z.max(0))
+    _softmax(z.reshape(-1), 5, 16)
+    np.testing.assert_allclose(z, exact / exact.sum(0), rtol=1e-6, atol=1e-30)

@@ -1,0 +1,123 @@
+"""Vectors in compiled code, against NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+
+from nystream.stream.cpu import rows, simd
+
+
+@njit
+def _exponentials(x, y):
+    for i in range(0, x.shape[0], 8):
+        simd.store(y, i, simd.exp(simd.load8(x, i)))
+
+
+@njit
+def _larger(x, y, out):
+    simd.store(out, 0, simd.larger(simd.load8(x, 0), simd.load8(y, 0)))
+
+
+@njit
+def _total(x):
+    return simd.total(simd.load16(x, 0))
+
+
+@njit
+def _finite(x, start, end):
+    return rows.finite(x, start, end)
+
+
+@njit
+def _gelu(x):
+    rows.gelu(x, 0, x.shape[0])
+
+
+@njit
+def _relu(x):
+    rows.relu(x, 0, x.shape[0])
+
+
+@njit
+def _layer_norm(w, x, y, eps):
+    rows.layer_norm(w, 0, x.shape[0], eps, x, 0, y, 0)
+
+
+def test_exp_is_right_to_the_last_places():
+    x = np.concatenate([-np.logspace(-8, np.log10(87.2), 4000), np.zeros(8)]).astype(np.float32)
+    y = np.empty_like(x)
+    _exponentials(x, y)
+    exact = np.exp(x.astype(np.float64))
+    assert np.abs(y / exact - 1).max() < 2.4e-7  # two units in the last place
+
+
+def test_exp_at_the_ends():
+    x = np.array([-np.inf, -1e30, -88.0, -87.31, 0.0, -0.0, np.nan, -1.0], np.float32)
+    y = np.empty_like(x)
+    _exponentials(x, y)
+    np.testing.assert_array_equal(y[:6], [0, 0, 0, 0, 1, 1])
+    assert np.isnan(y[6])
+    assert y[7] == pytest.approx(np.exp(-1))
+
+
+def test_larger_keeps_a_nan_that_comes_second():
+    x, y, out = np.arange(8, dtype=np.float32), np.full(8, 3, np.float32), np.empty(8, np.float32)
+    y[1] = np.nan
+    _larger(x, y, out)
+    np.testing.assert_array_equal(out, [3, np.nan, 3, 3, 4, 5, 6, 7])
+
+
+def test_total():
+    x = np.arange(16, dtype=np.float32)
+    assert _total(x) == x.sum()
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 33, 128])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_finite_finds_what_is_not(size, bad):
+    x = np.full(size + 2, 1e38, np.float32)
+    x[0] = x[-1] = bad  # outside of what is looked at
+    assert _finite(x, 1, size + 1)
+    for place in {1, size // 2 + 1, size}:
+        spoiled = x.copy()
+        spoiled[place] = bad
+        assert not _finite(spoiled, 1, size + 1)
+
+
+def test_gelu_is_the_exact_one():
+    x = np.concatenate([np.linspace(-30, 30, 4000), [0.0, -0.0, 1e30, -1e30, 1e-30, 3, -3, 5]]).astype(np.float32)
+    exact = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
+    y = x.copy()
+    _gelu(y)
+    # The approximation of erfc is good to 1.5e-7, and is multiplied by x / 2; torch's own float32 is off by 2.9e-7 |x|.
+    assert (np.abs(y - exact) <= 2.9e-7 * np.abs(x) + 1e-38).all()
+
+
+def test_activations_keep_a_nan():
+    x = np.array([np.nan, -1, 0, 2, -3, 4, -5, 6], np.float32)
+    for activation in (_relu, _gelu):
+        y = x.copy()
+        activation(y)
+        assert np.isnan(y[0])
+        assert np.isfinite(y[1:]).all()
+    y = x.copy()
+    _relu(y)
+    np.testing.assert_array_equal(y[1:], np.maximum(x[1:], 0))
+
+
+@pytest.mark.parametrize("width", [1, 7, 16, 24, 192, 193])
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_layer_norm(width, offset):
+    generator = np.random.default_rng(0)
+    x = (generator.normal(size=width) + offset).astype(np.float32)
+    w = generator.normal(size=2 * width).astype(np.float32)
+    y = np.empty_like(x)
+    _layer_norm(w, x, y, 1e-5)
+    exact = torch.nn.functional.layer_norm(
+        *(torch.from_numpy(a).double() if a is not None else a for a in (x,)), (width,),
+        torch.from_numpy(w[:width]).double(), torch.from_numpy(w[width:]).double(), 1e-5,
+    ).numpy()  # fmt: skip
+    # A float32 mean of numbers near `offset` is off by some units in its last place.
+    tolerance = 2e-6 if offset == 0 else 2e-3
+    np.testing.assert_allclose(y, exact, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,172 @@
+"""Whole models, compiled, against `model.step` and against the same model in float64."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nystream as ns
+from nystream.stream.backends.numba import SHARING, NumbaBackend
+from nystream.stream.cpu.support import unsupported
+
+SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+ATTENTION = {f.name for f in dataclasses.fields(ns.AttentionConfig)} - {
+    f.name for f in dataclasses.fields(ns.EncoderConfig)
+}
+
+
+def build(variant, sharp=1.0, **options):
+    """A model whose attention matters: sharper queries and keys than a fresh layer has."""
+    sizes = {"embed_dim": 24, "num_heads": 4, "window": 10, "landmarks": 3, "pinv": "ridge"}
+    own = {**sizes, **{name: options.pop(name) for name in ATTENTION & set(options)}}
+    variants = [variant] if isinstance(variant, str) else variant
+    configs = tuple(ns.AttentionConfig(v, **own) for v in variants)
+    attention = configs if len(configs) > 1 else configs[0]
+    options = {"input_dim": 7, "output_dim": 5, "ff_dim": 40, "stack": "deep", **options}
+    model = ns.StreamModel(ns.ModelConfig(attention=attention, **options)).eval()
+    for block in model.encoder.blocks:
+        attn = block.attention
+        with torch.no_grad():
+            for layer in (attn.q_proj, attn.k_proj, attn.v_proj):
+                layer.weight.mul_(sharp)
+        if attn.config.fixed:
+            shape = (attn.config.num_heads, attn.config.m, attn.config.head_dim)
+            attn.set_landmarks(torch.randn(shape) * sharp, torch.randn(shape) * sharp)
+    model.input_scaler.set(torch.randn(7), torch.rand(7) + 0.5)
+    model.output_scaler.set(torch.randn(5), torch.rand(5) + 0.5)
+    return model
+
+
+def push(held, slot, x, outputs=5):
+    """As a pool pushes: without the dimension of tokens that come together where there is one of them."""
+    y = np.empty((len(x), outputs), np.float32)
+    assert held.push(slot, x, y) if len(x) > 1 else held.push(slot, x[0], y[0])
+    return y
+
+
+def compare(model, steps):
+    """The largest error of a stream against torch's float32 and float64, relative to the spread of its outputs."""
+    r, width, out = model.config.update_size, model.config.input_dim, model.config.output_dim
+    exact = copy.deepcopy(model).double()
+    held, state, exact_state = NumbaBackend(model, 1), model.init_state(1), exact.init_state(1)
+    held.clear(0)
+    ours, theirs, truth = [], [], []
+    with torch.no_grad():
+        for _ in range(steps):
+            x = torch.randn(1, r, width)
+            one, state = model.step(x, state, inplace=True)
+            two, exact_state = exact.step(x.double(), exact_state, inplace=True)
+            ours.append(push(held, 0, x[0].numpy(), out))
+            theirs.append(one[0].numpy())
+            truth.append(two[0].numpy())
+    ours, theirs, truth = np.stack(ours), np.stack(theirs), np.stack(truth)
+    spread = np.abs(truth).max()
+    return np.abs(ours - theirs).max() / spread, np.abs(ours - truth).max() / spread
+
+
+@given(
+    variant=st.sampled_from(SINGLE),
+    layers=st.integers(1, 3),
+    groups=st.integers(1, 24),
+    r=st.sampled_from([1, 1, 2, 3]),
+    share=st.floats(0, 1),
+    heads=st.sampled_from([1, 2, 3, 4, 8, 12]),
+    options=st.sampled_from(
+        [
+            {},
+            {"norm": "post", "activation": "relu", "positions": "none"},
+            {"positions": "sinusoidal", "num_positions": 7, "final_norm": False},
+            {"bias": False, "sums": "partials"},
+        ]
+    ),
+)
+def test_any_model(variant, layers, groups, r, share, heads, options):
+    if "full" in variant:
+        options = {name: value for name, value in options.items() if name != "sums"}
+    n = groups * r
+    model = build(
+        variant, sharp=2.0, layers=layers, window=n, update_size=r, num_heads=heads,
+        landmarks=max(1, round(share * min(n, 9))), **options,
+    )  # fmt: skip
+    to_torch, to_truth = compare(model, 3 * groups + 5)
+    assert to_torch < 1e-5
+    assert to_truth < 1e-5
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+def test_the_inverse_of_the_paper(variant):
+    """Newton–Schulz: torch iterates in float32, the kernels in float64; float64 is the judge of both."""
+    to_torch, to_truth = compare(build(variant, window=12, landmarks=4, pinv="newton"), 40)
+    assert to_torch < 1e-5
+    assert to_truth < 1e-5
+
+
+def test_a_stack_of_all_three():
+    model = build(SINGLE, window=9, sharp=2.0)
+    assert max(compare(model, 40)) < 1e-5
+
+
+@pytest.mark.parametrize("sizes", [{"input_dim": 1, "output_dim": 1}, {"input_dim": 300, "output_dim": 70}])
+def test_ends_of_any_width(sizes):
+    model = ns.StreamModel(ns.ModelConfig(attention=build("co-full-single").config.attention, ff_dim=200, **sizes))
+    assert max(compare(model.eval(), 15)) < 1e-5
+
+
+def test_more_landmarks_than_a_head_is_wide():
+    """Projecting to logits would then be the longer way, so it is not taken."""
+    assert max(compare(build("co-fixed-single", window=20, landmarks=11, num_heads=12), 50)) < 1e-5
+
+
+@settings(max_examples=10)
+@given(
+    variant=st.sampled_from(SINGLE),
+    count=st.sampled_from([1, 2, 3, 5, SHARING, SHARING + 1, 3 * SHARING + 2]),
+    r=st.sampled_from([1, 2]),
+    threads=st.sampled_from([1, 2, 3]),
+)
+def test_many_streams_give_the_bits_of_one(variant, count, r, threads):
+    """Each at its own phase; in any order, with any number of threads."""
+    model = build(variant, window=6, update_size=r, layers=2)
+    together, alone = NumbaBackend(model, count), NumbaBackend(model, count)
+    together.threads = threads
+    generator = np.random.default_rng(0)
+    for slot in range(count):
+        together.clear(slot)
+        alone.clear(slot)
+        for _ in range(slot % 9):
+            x = generator.normal(size=(r, 7)).astype(np.float32)
+            for held in (together, alone):
+                push(held, slot, x)
+    for _ in range(12):
+        slots = generator.permutation(count)
+        x, y = generator.normal(size=(count, r, 7)).astype(np.float32), np.empty((count, r, 5), np.float32)
+        assert together.push_many(slots, x, y)
+        for place, slot in enumerate(slots):
+            np.testing.assert_array_equal(y[place], push(alone, int(slot), x[place]))
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (lambda: build("co-fixed-single").double(), "float64"),
+        (lambda: build("co-fixed-single", sums="subtract"), "subtract"),
+        (lambda: build("co-cont-single", pinv="exact"), "exact"),
+        (lambda: build("co-fixed-single", stack="paper", layers=2), "retro"),
+        (lambda: build("nystrom", stack="paper"), "nystrom"),
+    ],
+)
+def test_what_is_not_supported_says_why(model, why):
+    model = model()
+    assert why in unsupported(model)
+    with pytest.raises(ValueError, match=f"(?s){why}.*backend='torch'"):
+        ns.StreamPool(model, backend="numba")
+    assert ns.StreamPool(model).backend == "torch"
+
+
+def test_exact_inverses_of_fixed_landmarks_are_fine():
+    """They are computed before the stream begins."""
+    assert unsupported(build("co-fixed-single", pinv="exact")) is None

@@ -1,0 +1,115 @@
+"""Pushes from several threads: safe, each stream's order kept, the pool alive whatever happens."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import nystream as ns
+
+THREADS = 6
+
+
+def at_once(*jobs):
+    """Run every job in a thread of its own, started together."""
+    gate = threading.Barrier(len(jobs))
+
+    def run(job):
+        gate.wait()
+        return job()
+
+    with ThreadPoolExecutor(len(jobs)) as executor:
+        return [future.result(timeout=60) for future in [executor.submit(run, job) for job in jobs]]
+
+
+@pytest.fixture
+def model(build):
+    return build("co-cont-single")
+
+
+def test_every_thread_with_a_stream_of_its_own(backend, model, alone, tokens):
+    streams, x = ns.StreamPool(model, 1, backend), tokens(THREADS, 20, 5)
+
+    def stream(row):
+        sid = streams.open()  # the pool grows meanwhile
+        return [streams.push(sid, token) for token in x[row]]
+
+    outs = at_once(*(lambda row=row: stream(row) for row in range(THREADS)))
+    for row, out in enumerate(outs):
+        np.testing.assert_allclose(out, alone(model, x[row]), atol=1e-5)
+
+
+def test_many_threads_on_one_stream(backend, model, tokens):
+    streams, x = ns.StreamPool(model, 1, backend), tokens(5)
+    sid = streams.open()
+    outs = at_once(*(lambda: [streams.push(sid, x) for _ in range(15)] for _ in range(THREADS)))
+    assert streams.time(sid) == 15 * THREADS
+    other = streams.open()  # all tokens are the same, so whoever pushed them, the stream is this one
+    expected = {streams.push(other, x).tobytes() for _ in range(15 * THREADS)}
+    assert {y.tobytes() for out in outs for y in out} == expected
+    assert streams.snapshot(sid) == streams.snapshot(other)
+
+
+def test_one_streams_order_is_kept(backend, model, alone, tokens):
+    """Two threads hand a stream back and forth: every token comes after the one before it."""
+    streams, x = ns.StreamPool(model, 1, backend), tokens(40, 5)
+    sid, outs, turn = streams.open(), {}, threading.Condition()
+
+    def stream(mine):
+        for place in range(mine, len(x), 2):
+            with turn:
+                turn.wait_for(lambda place=place: len(outs) == place, timeout=30)
+                outs[place] = streams.push(sid, x[place])
+                turn.notify_all()
+
+    at_once(lambda: stream(0), lambda: stream(1))
+    np.testing.assert_allclose([outs[place] for place in range(len(x))], alone(model, x), atol=1e-5)
+
+
+def test_one_by_one_and_together_at_once(backend, model, alone, tokens):
+    streams, x = ns.StreamPool(model, 4, backend), tokens(6, 20, 5)
+    sids = [streams.open() for _ in range(6)]
+    halves = sids[:3], sids[3:]
+
+    def many(some):
+        return np.stack([streams.push_many(some, x[some, turn]) for turn in range(20)], 1)
+
+    def noise():
+        for _ in range(20):
+            sid = streams.open()
+            streams.push(sid, x[0, 0])
+            blob = streams.snapshot(sid)
+            streams.close(sid)
+            streams.close(streams.restore(blob))
+            assert set(sids) <= set(streams.ids)
+
+    first, second, _ = at_once(lambda: many(halves[0]), lambda: many(halves[1]), noise)
+    for sid, out in zip(sids, (*first, *second), strict=True):
+        np.testing.assert_allclose(out, alone(model, x[sid]), atol=1e-5)
+    assert streams.ids == tuple(sids)
+
+
+def test_refusals_and_failures_leave_the_lock_open(backend, model, tokens, monkeypatch):
+    streams = ns.StreamPool(model, 1, backend)
+    sid = streams.open()
+    before = streams.snapshot(sid)
+
+    def fail(*_):
+        raise RuntimeError("out of luck")
+
+    for name in ("push", "push_many", "read", "clear", "time"):
+        with monkeypatch.context() as patch:
+            patch.setattr(streams._backend, name, fail)
+            call = {
+                "push": lambda: streams.push(sid, tokens(5)),
+                "push_many": lambda: streams.push_many([sid], tokens(1, 5)),
+                "read": lambda: streams.snapshot(sid),
+                "clear": lambda: streams.reset(sid),
+                "time": lambda: streams.time(sid),
+            }[name]
+            with pytest.raises(RuntimeError, match="out of luck"):
+                call()
+        with pytest.raises(ValueError, match="NaN"):
+            streams.push(sid, [np.nan] * 5)
+        assert at_once(lambda: streams.snapshot(sid)) == [before]
