@@ -66,11 +66,6 @@ def test_what_a_step_reads():
     assert floor.weight_bytes(build_model(sizes)) == 4 * (projections + block + landmarks + d)
 
 
-def test_without_numba_torch_reads(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    assert floor.read_seconds(1 << 14, rounds=2) > 0
-
-
 def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_COMMIT", "abc")
     path = record.write(tmp_path / "a.json", "nystream bench", {"figure": 1.5})

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from nystream.bench.timing import Job, measure
 from nystream.models.stream_model import StreamModel
@@ -43,16 +42,13 @@ def read_seconds(nbytes: int, rounds: int = 50) -> float:
 
 
 def reader() -> Callable[[Any], object]:
-    """Reads every word of an array of int64: compiled, or torch's sum where Numba is not installed.
+    """Reads every word of an array of int64, compiled.
 
     Whole numbers, because their sum may be taken in any order; by index, because LLVM makes vectors of that loop, and
     not of one over the elements, which reads three times more slowly than the memory can give. To read one word of
     every cache line takes as long as to read all of them: nothing is waited for but the memory.
     """
-    try:
-        from numba import njit
-    except ModuleNotFoundError:
-        return lambda words: torch.from_numpy(words).sum()
+    from numba import njit
 
     def total(words):  # type: ignore[no-untyped-def]
         held = np.int64(0)

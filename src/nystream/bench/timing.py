@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -128,19 +127,13 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """torch, and Numba where it is loaded, with so many threads; afterwards as before."""
+    """torch with so many threads; afterwards as before."""
     before = torch.get_num_threads()
-    numba = sys.modules.get("numba")
-    compiled = numba.get_num_threads() if numba is not None else 0
     torch.set_num_threads(number)
-    if numba is not None:
-        numba.set_num_threads(min(number, numba.config.NUMBA_NUM_THREADS))
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        if numba is not None:
-            numba.set_num_threads(compiled)
 
 
 def _pilot(job: Job) -> float:

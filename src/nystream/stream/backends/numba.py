@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ Array = np.ndarray[Any, Any]
 
 SLAB = 1 << 24  # bytes of a slab, unless one stream needs more
 SHARING = 16  # streams that share one reading of the weights
+WORTH_SHARING = 1 << 23  # multiplications of a batch from which on another thread is woken: that takes as long
 
 
 class NumbaBackend:
@@ -67,21 +67,15 @@ class NumbaBackend:
         return taken
 
     def push_many(self, slots: Array, x: Array, y: Array) -> bool:
-        x, y, starts = x.reshape(-1), y.reshape(-1), count(0, SHARING)
+        x, y, total = x.reshape(-1), y.reshape(-1), len(slots)
         if not step.all_finite(x):
             return False
-        job = (self._addresses[slots], starts, len(slots), x, y)
-        helpers = min(self.threads, -(-len(slots) // SHARING)) - 1
-        others = [self._pool().submit(self._some, *job) for _ in range(helpers)]
-        try:
-            self._some(*job)
-        except BaseException:  # an interrupt: the others go on, but one piece may be missing
-            self.spoiled.update(slots.tolist())
-            raise
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
+        addresses = self._addresses[slots]
+        if total * self._packed.weights.size < WORTH_SHARING or self.threads == 1:
+            self._some(addresses, iter(range(0, total, SHARING)), SHARING, x, y)
+            return True
+        share = min(SHARING, -(-total // (4 * self.threads)) * 4)
+        self._shared(slots, addresses, share, x, y)
         return True
 
     def time(self, slot: int) -> int:
@@ -99,11 +93,26 @@ class NumbaBackend:
         """The kernel of `push` so many times over, without Python in between: to be timed."""
         self._push(times, self._own[slot], 0, 1, x.reshape(-1), y.reshape(-1))
 
-    def _some(self, addresses: Array, starts: Iterator[int], total: int, x: Array, y: Array) -> None:
-        """Pieces of a batch until there are none left: whoever is free takes the next."""
+    def _shared(self, slots: Array, addresses: Array, share: int, x: Array, y: Array) -> None:
+        """A batch, `share` streams at a time, with the help of other threads."""
+        starts = iter(range(0, len(slots), share))  # whoever is free takes the next
+        helpers = min(self.threads, -(-len(slots) // share)) - 1
+        others = [self._pool().submit(self._some, addresses, starts, share, x, y) for _ in range(helpers)]
+        try:
+            self._some(addresses, starts, share, x, y)
+        except BaseException:  # an interrupt: the others go on, but a piece may be missing
+            self.spoiled.update(slots.tolist())
+            raise
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
+
+    def _some(self, addresses: Array, starts: Iterator[int], share: int, x: Array, y: Array) -> None:
+        """Pieces of a batch, until there are none left."""
         push = self._idle.pop() if self._idle else self._with_room(SHARING)
-        while (low := next(starts)) < total:
-            push(1, addresses, low, min(low + SHARING, total), x, y)
+        for low in starts:
+            push(1, addresses, low, min(low + share, len(addresses)), x, y)
         self._idle.append(push)
 
     def _pool(self) -> ThreadPoolExecutor:
