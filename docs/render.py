@@ -184,6 +184,100 @@ def converted() -> str:
     )
 
 
+def us(value: float) -> str:
+    return f"{value:,.0f} µs" if value >= 100 else f"{value:.1f} µs"
+
+
+def pool() -> str:
+    """The headline, for the README."""
+    record = results("bench")
+    rows = {row["name"]: row for row in record["model"]["rows"] if row["blocks"] == 1}
+    ours = rows["nystream pool, co-fixed"]
+    cells = [
+        [name, us(row["median_microseconds"]), f"×{row['ratio']:.0f}" if row["ratio"] >= 1.5 else ""]
+        for name, row in rows.items()
+        if name == "nystream pool, co-fixed" or not name.startswith("nystream pool")
+    ]
+    crowd = max(record["streams"]["rows"], key=lambda row: row["push_many_steps_per_second"])
+    floor = record["model"]["floor"]
+    size = record["settings"]["sizes"]
+    return "\n\n".join(
+        [
+            f"A step of one stream, whole model: one block, n = {size['window']}, d = {size['embed_dim']}, "
+            f"{size['num_heads']} heads, m = {size['landmarks']} ({source(record)}; medians of one run, one thread):",
+            table(["", "a token", ""], cells),
+            f"Reading that model's weights once takes {us(floor['microseconds'])} on the same core: the step is within "
+            f"×{floor['pool_over_floor']:.1f} of what the memory allows. With {crowd['streams']:,} streams at once, "
+            f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens a second on {record['hardware']['cores']} "
+            f"cores, {ours['bytes_per_stream'] / 1e3:.0f} kB a stream.",
+        ]
+    )
+
+
+def bench() -> str:
+    """All of it, for the page on streaming."""
+    record = results("bench")
+    targets = [
+        [
+            target["what"],
+            f"{target['value']:.3g} {target['unit']}",
+            f"{target['kind']} {target['limit']:g} {target['unit']}",
+            "met" if target["met"] else "**missed**",
+        ]
+        for target in record["targets"]
+    ]
+    attention = [
+        [
+            f"{case['n']:,}/{case['d']}/{case['heads']}/{case['m']}",
+            row["name"],
+            us(row["median_microseconds"]),
+            us(row["p99_microseconds"]),
+            f"{row['bytes_per_stream'] / 1e3:,.0f} kB",
+        ]
+        for case in record["attention"]["cases"]
+        for row in case["rows"]
+    ]
+    models = [
+        [
+            str(row["blocks"]),
+            row["name"],
+            us(row["median_microseconds"]),
+            us(row["p99_microseconds"]),
+            f"{row['bytes_per_stream'] / 1e3:,.0f} kB",
+        ]
+        for row in record["model"]["rows"]
+    ]
+    streams = [
+        [
+            f"{row['streams']:,}",
+            *(
+                f"{row[name] / 1e3:,.0f} k"
+                for name in (
+                    "one_by_one_steps_per_second",
+                    "push_many_steps_per_second",
+                    "torch_batch_steps_per_second",
+                )
+            ),
+        ]
+        for row in record["streams"]["rows"]
+    ]
+    commit = record["commit"][:7]
+    return "\n\n".join(
+        [
+            f"{source(record)}, numba {record['hardware']['numba']}, {commit}. Every contender is checked first, then "
+            "they take turns; one thread, but for many streams at once.",
+            "Attention alone, q, k and v given:",
+            table(["n/d/heads/m", "", "median", "p99", "a stream"], attention),
+            "Whole models (input projection, positions, norms, attention, feed-forward, head):",
+            table(["blocks", "", "median", "p99", "a stream"], models),
+            f"Stream-steps a second, {record['streams']['threads']} threads:",
+            table(["streams", "`push`, one by one", "`push_many`", "torch, one batch"], streams),
+            "What is promised, and what this run found:",
+            table(["", "found", "promised", ""], targets),
+        ]
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "measured": measured,
     "drift": drift,
@@ -193,6 +287,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "many": many,
     "learned": learned,
     "converted": converted,
+    "pool": pool,
+    "bench": bench,
 }
 
 

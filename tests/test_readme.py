@@ -14,10 +14,11 @@ import nystream
 from nystream.compat import torch_encoder
 from nystream.layers import attention
 from nystream.models import stream_model
+from nystream.stream import pool
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = "ops|layers|models|landmarks|train|compat|tests|benchmarks|costs"
+FOLDERS = "ops|layers|models|landmarks|train|stream|compat|tests|benchmarks|costs"
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
 
 
@@ -43,15 +44,13 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_are_named_exist(page):
-    for name in re.findall(
-        r"`((?:ops|layers|models|landmarks|train|compat|tests|benchmarks|costs)/[\w/.-]+\.py)`", page.read_text()
-    ):
+    for name in re.findall(rf"`((?:{FOLDERS})/[\w/.-]+\.py)`", page.read_text()):
         inside = ROOT if name.startswith(("tests", "benchmarks")) else ROOT / "src" / "nystream"
         assert (inside / name).exists(), name
 
 
 @pytest.mark.parametrize(
-    "module", [nystream, attention, stream_model, torch_encoder], ids=lambda module: module.__name__
+    "module", [nystream, attention, stream_model, torch_encoder, pool], ids=lambda module: module.__name__
 )
 def test_docstrings(module):
     assert doctest.testmod(module).failed == 0

@@ -33,3 +33,29 @@ def test_memory_grows_with_the_window_though_work_does_not():
     short, long = (ns.costs.state_bytes("co-fixed-single", n, 512, 16, 8, form="partials") for n in (1024, 16384))
     assert 8 < long / short < 16  # n (m h + d) for what will leave the window, and partials of the order of √n
     assert ns.costs.flops("co-fixed-single", 1024, 512, 16) == ns.costs.flops("co-fixed-single", 16384, 512, 16)
+
+
+@pytest.mark.parametrize(("window", "landmarks", "update_size"), [(1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1)])
+@pytest.mark.parametrize(("width", "heads"), [(192, 16), (24, 4), (24, 3), (30, 6), (7, 1)])
+@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if v.endswith("-single")])
+def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads, window, landmarks, update_size):
+    cfg = ns.AttentionConfig(variant, width, heads, window, landmarks, update_size=update_size)
+    attn = ns.MultiheadAttention(cfg)
+    if cfg.fixed:
+        attn.set_landmarks(*torch.randn(2, heads, landmarks, width // heads))
+    pool = ns.StreamPool(attn, 1, "numba")
+    assert pool.bytes_per_stream == ns.costs.pool_bytes(
+        variant, window, width, landmarks, heads, update_size=update_size
+    )
+
+
+def test_a_compiled_pool_keeps_what_the_formula_says():
+    """At the paper's sizes it is the formula of the partials, and less than a cache line for each array."""
+    for n, d, m, heads in ((120, 192, 4, 16), (16384, 512, 16, 8)):
+        formula = ns.costs.state_bytes("co-fixed-single", n, d, m, heads, form="partials")
+        assert 0 <= ns.costs.pool_bytes("co-fixed-single", n, d, m, heads) - formula < 5 * 64
+
+
+def test_only_kernels_have_a_pool():
+    with pytest.raises(ValueError, match="'full' has no kernel"):
+        ns.costs.pool_bytes("full", 10, 8)

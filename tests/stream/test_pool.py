@@ -1,17 +1,10 @@
 """A pool as its users meet it: what it takes, what it gives, and what it says about itself."""
 
-import doctest
-
 import numpy as np
 import pytest
 import torch
 
 import nystream as ns
-from nystream.stream import pool
-
-
-def test_the_example_of_the_docstring():
-    assert doctest.testmod(pool).failed == 0
 
 
 def test_it_streams_as_the_model_does(build, alone, tokens):

@@ -5,6 +5,6 @@ Plain arithmetic on n (window), d (width) and m (landmarks): nothing here needs 
 
 from nystream.costs.flops import flops
 from nystream.costs.memory import Memory, memory
-from nystream.costs.state import state_bytes
+from nystream.costs.state import pool_bytes, state_bytes
 
-__all__ = ["Memory", "flops", "memory", "state_bytes"]
+__all__ = ["Memory", "flops", "memory", "pool_bytes", "state_bytes"]

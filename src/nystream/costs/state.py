@@ -12,7 +12,12 @@ With n the window, d the width, h the heads, m the landmarks and S the partials 
 
 Tokens are kept in the dtype of the model, sums in float32 at least. S is 0 for "recompute", 1 for "subtract" and
 4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2), rounded. 8 bytes hold the time.
+
+A compiled pool keeps the same numbers in float32, always with partials. It lays the heads out in tiles of T = lcm(h, 8)
+lanes, so d becomes the next multiple of T and h becomes T where T > h; with 8 or 16 heads neither changes.
 """
+
+import math
 
 from nystream.costs.flops import check_arguments
 
@@ -56,3 +61,26 @@ def state_bytes(
         if variant.startswith("co-cont"):
             sums += 2 * d * (landmarks + 1) + heads * landmarks**2
     return 8 + tokens * token_bytes + sums * sum_bytes
+
+
+def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:
+    """Bytes of one block of one stream in a pool with `backend="numba"`; every array begins at a cache line."""
+    if not variant.endswith("-single"):
+        raise ValueError(f"variant {variant!r} has no kernel; those that end in -single have")
+    n, d, landmarks = check_arguments(variant, n, d, m)
+    tile = math.lcm(heads, 8)
+    d, groups = -(-d // tile) * tile, n // update_size
+    arrays = [n * d] if "fixed" in variant else [n * d, n * d]
+    if "full" not in variant:
+        slots = partials(groups, "partials") if groups > 1 else 6
+        arrays += [n * landmarks * tile, slots * _lines(landmarks * (d + 2 * tile))]
+    if "cont" in variant:
+        arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
+    return 4 * (_LINE + sum(map(_lines, arrays)))
+
+
+_LINE = 16  # float32 of a cache line; the time has one to itself
+
+
+def _lines(size: int) -> int:
+    return -(-size // _LINE) * _LINE

@@ -51,6 +51,7 @@ class NumbaBackend:
         self._push = self._with_room(1)
         self._idle: list[Callable[..., bool]] = []
         self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._compile()
         self._workers: tuple[int, ThreadPoolExecutor] | None = None
 
     def grow(self, capacity: int) -> None:
@@ -92,6 +93,13 @@ class NumbaBackend:
     def repeat(self, slot: int, x: Array, y: Array, times: int) -> None:
         """The kernel of `push` so many times over, without Python in between: to be timed."""
         self._push(times, self._own[slot], 0, 1, x.reshape(-1), y.reshape(-1))
+
+    def _compile(self) -> None:
+        """Call every kernel once, to no effect: who makes a pool waits for the compiler, not its first token."""
+        nothing, address = aligned(0), np.array([self._fresh.ctypes.data])
+        self._push(0, address, 0, 0, nothing, nothing)
+        step.all_finite(nothing)
+        step.rebuild(self._plan, address)
 
     def _shared(self, slots: Array, addresses: Array, share: int, x: Array, y: Array) -> None:
         """A batch, `share` streams at a time, with the help of other threads."""

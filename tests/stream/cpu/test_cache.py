@@ -1,0 +1,30 @@
+"""Kernels are kept on disk, and what was kept is used as long as their sources are the same."""
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import numpy as np
+from nystream.stream.cpu import step
+_, all_finite, _ = step._entries(sys.argv[1])
+assert all_finite(np.zeros(3, np.float32))
+print(sum(all_finite.stats.cache_hits.values()))
+"""
+
+
+def test_a_second_process_finds_what_the_first_compiled(tmp_path):
+    def hits(digest):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, digest],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(done.stdout)
+
+    assert hits("some sources") == 0
+    assert hits("some sources") == 1
+    assert hits("other sources") == 0
