@@ -206,17 +206,17 @@ def test_a_file_that_lacks_a_leaf_is_refused(tmp_path):
     ns.save_state(path, attn.init_state(1), attn)
     with safetensors.safe_open(path, "pt") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())[1:]}
-    safetensors.torch.save_file(tensors, path, metadata)
+    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
     with pytest.raises(ValueError, match=r"lacks .*; the file is damaged"):
         ns.load_state(path, attn)
 
 
 def test_pack_and_unpack_are_the_file_without_the_file(attn, tmp_path):
     state, path = streamed(attn), tmp_path / "stream.safetensors"
-    blob = states.pack(state, attn, note="a word")
+    blob = states.pack(state, attn, weights="abc")
     assert same(states.unpack(blob, attn), state)
-    assert states.pack(states.clone(state), attn, note="a word", like=attn.init_state(1)) == blob
-    assert states.metadata(blob)["note"] == "a word"
+    assert states.pack(states.clone(state), attn, weights="abc", like=attn.init_state(1)) == blob
+    assert states.metadata(blob)["weights"] == "abc"
     path.write_bytes(blob)
     assert same(ns.load_state(path, attn), state)
     ns.save_state(path, state, attn)
@@ -231,18 +231,69 @@ def test_unpack_names_what_it_was_given():
         states.unpack(b"text", attn, source="the message")
 
 
+def saved(path):
+    """(tensors, metadata) of a file."""
+    with safetensors.safe_open(path, "pt") as file:
+        return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata()
+
+
 def test_a_file_without_a_checksum_is_read_and_one_with_a_wrong_one_is_refused(tmp_path):
     path, attn = tmp_path / "stream.safetensors", build()
     state = streamed(attn)
     ns.save_state(path, state, attn)
-    with safetensors.safe_open(path, "pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())}
+    tensors, metadata = saved(path)
+    assert set(metadata) == {*states.ALWAYS, "checksum"}
     safetensors.torch.save_file(tensors, path, {**metadata, "checksum": "00000000"})
-    with pytest.raises(ValueError, match=r"stream\.safetensors has numbers that are not those that were saved"):
+    with pytest.raises(ValueError, match=r"stream\.safetensors has contents that are not those that were saved"):
         ns.load_state(path, attn)
-    metadata.pop("checksum")
+    metadata.pop("checksum")  # as older versions wrote them
     safetensors.torch.save_file(tensors, path, metadata)
     assert same(ns.load_state(path, attn), state)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"weigits": "abc"}, "says 'weigits' of itself"),
+        ({"checksum": None, "chdcksum": "00000000"}, "says 'chdcksum' of itself"),
+        ({"checksum": None, "weights": "abc"}, "does not say its checksum"),
+        ({"config": None}, "does not say its config"),
+        ({"fingerprint": None}, "does not say its fingerprint"),
+        ({"weights": "abc"}, "contents that are not those that were saved"),
+        ({"config": "{}"}, "contents that are not those that were saved"),
+    ],
+)
+def test_what_a_file_says_of_itself_must_be_what_was_saved(tmp_path, change, words):
+    path, attn = tmp_path / "stream.safetensors", build()
+    ns.save_state(path, attn.init_state(1), attn)
+    tensors, metadata = saved(path)
+    metadata = {key: text for key, text in {**metadata, **change}.items() if text is not None}
+    safetensors.torch.save_file(tensors, path, metadata)
+    with pytest.raises(ValueError, match=words):
+        ns.load_state(path, attn)
+
+
+def test_a_bit_that_is_flipped_anywhere_is_noticed():
+    attn = build(window=2, landmarks=1, embed_dim=2)
+    blob = states.pack(attn.init_state(1), attn, weights="0123456789abcdef")
+    for place in range(len(blob)):
+        damaged = bytearray(blob)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(ValueError):  # noqa: PT011, whatever the reason
+            states.unpack(bytes(damaged), attn)
+
+
+def test_strides_along_axes_of_size_one_do_not_matter():
+    attn = build("co-cont-single", num_heads=1, landmarks=1)
+    state = attn.init_state(1)
+
+    def odd(x):
+        return x.as_strided(x.shape, [7 if n == 1 else s for n, s in zip(x.shape, x.stride(), strict=True)])
+
+    assert states.pack(states.map_state(odd, state), attn) == states.pack(state, attn)
+    x = torch.arange(3.0).repeat_interleave(2)
+    assert states.raw_bytes(x[::2]).tobytes() == x[::2].numpy().tobytes()
+    assert states.raw_bytes(torch.ones(1).as_strided((1, 1), (5, 3))).tobytes() == b"\0\0\x80?"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])

@@ -18,6 +18,8 @@ from torch import Tensor
 S = TypeVar("S", bound=tuple[Any, ...])
 
 FORMAT = "nystream-state-1"
+ALWAYS = ("format", "config", "fingerprint")  # what goes with every packed state
+SINCE = ("checksum", "weights")  # and with some: older versions wrote no checksum, and only a pool knows the weights
 
 Rows = int | slice | Sequence[int] | Tensor
 
@@ -127,15 +129,15 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
             raise ValueError(f"state.{name} has {leaf.shape[0]} rows, but x has {batch_size}; they must be the same")
 
 
-def pack(state: tuple[Any, ...], owner: Stateful, *, like: Any = None, **metadata: str) -> bytes:
-    """A state as the bytes of a safetensors file, with the config it belongs to and whatever else is to go with it.
+def pack(state: tuple[Any, ...], owner: Stateful, *, like: Any = None, weights: str | None = None) -> bytes:
+    """A state as the bytes of a safetensors file, with the config it belongs to.
 
     The same state gives the same bytes, so that two states can be compared by what was packed of them. `like` is the
-    owner's `init_state(1)`, for those who have one at hand.
+    owner's `init_state(1)`, for those who have one at hand; `weights` is a fingerprint of the weights it began with.
     """
     from safetensors.torch import save  # here, so that streaming alone needs torch and nothing else
 
-    return _in_order(save(*_contents(state, owner, metadata, like)))
+    return _in_order(save(*_contents(state, owner, weights, like)))
 
 
 def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the blob") -> Any:
@@ -156,7 +158,7 @@ def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the
 
 
 def metadata(blob: bytes) -> dict[str, str]:
-    """What goes with a packed state: its config, and whatever else `pack` was told."""
+    """What goes with a packed state: its config, a checksum, and the weights if `pack` was told them."""
     return _header(blob).get("__metadata__", {})
 
 
@@ -164,7 +166,7 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
     """Write a state to a safetensors file, with the config it belongs to."""
     from safetensors.torch import save_file
 
-    tensors, described = _contents(state, owner, {})
+    tensors, described = _contents(state, owner)
     if not Path(path).resolve().parent.is_dir():
         raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
     replace(Path(path), lambda partial: save_file(tensors, partial, described))
@@ -197,28 +199,35 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
         return _restored(tensors, file.metadata() or {}, owner, source)
 
 
+def raw_bytes(x: Tensor) -> Any:
+    """uint8 [nbytes], in order, for a hash: a copy, because along an axis of size 1 a tensor may have any stride."""
+    flat = torch.empty(x.numel(), dtype=x.dtype, device="cpu")
+    flat.copy_(x.detach().reshape(-1))
+    return flat.view(torch.uint8).numpy()
+
+
 def _contents(
-    state: tuple[Any, ...], owner: Stateful, extra: dict[str, str], like: Any = None
+    state: tuple[Any, ...], owner: Stateful, weights: str | None = None, like: Any = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What a packed state holds: its leaves by name, and what is said about them."""
     check(state, owner.init_state(1) if like is None else like, None, type(owner).__name__)
     tensors = {name: leaf.detach().to("cpu", copy=True).contiguous() for name, leaf in named_leaves(state)}
-    return tensors, {
-        **extra,
+    described = {
         "format": FORMAT,
         "config": json.dumps(owner.config.to_dict(), sort_keys=True),
         "fingerprint": owner.config.fingerprint,
-        "checksum": _checksum(tensors),
     }
+    if weights is not None:
+        described["weights"] = weights
+    return tensors, described | {"checksum": checksum(tensors, described)}
 
 
 def _restored(
     tensors: dict[str, Tensor], described: dict[str, str], owner: Stateful, source: str, like: Any = None
 ) -> Any:
     """The state on the owner's device, made of its leaves by name, if it is one of the owner's."""
-    if described.get("format") != FORMAT:
-        raise ValueError(f"{source} is not a nystream state; save_state writes them")
-    if described.get("fingerprint") != owner.config.fingerprint:
+    _check_described(tensors, described, source)
+    if described["fingerprint"] != owner.config.fingerprint:
         raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
     like = owner.init_state(1) if like is None else like
     missing = [name for name, _ in named_leaves(like) if name not in tensors]
@@ -230,17 +239,33 @@ def _restored(
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
         raise ValueError(f"{source} has rows that do not go together ({listed}); the file is damaged")
-    if "checksum" in described and described["checksum"] != _checksum(tensors):  # states of older versions have none
-        raise ValueError(f"{source} has numbers that are not those that were saved; the file is damaged")
     return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    """CRC-32 of all leaves: against damage, not against malice."""
-    total = 0
+def _check_described(tensors: dict[str, Tensor], described: dict[str, str], source: str) -> None:
+    """Refuse what is no state, and what is not as it was saved.
+
+    A key that nobody wrote is a damaged one: were it passed over, the check that it stands for would be as well.
+    """
+    if described.get("format") != FORMAT:
+        raise ValueError(f"{source} is not a nystream state; save_state writes them")
+    unknown = [key for key in described if key not in (*ALWAYS, *SINCE)]
+    if unknown:
+        raise ValueError(f"{source} says {unknown[0]!r:.40} of itself, which no state does; the file is damaged")
+    needed = (*ALWAYS, "checksum") if "weights" in described else ALWAYS
+    missing = [key for key in needed if key not in described]
+    if missing:
+        raise ValueError(f"{source} does not say its {' or '.join(missing)}; the file is damaged")
+    said = {key: text for key, text in described.items() if key != "checksum"}
+    if "checksum" in described and described["checksum"] != checksum(tensors, said):
+        raise ValueError(f"{source} has contents that are not those that were saved; the file is damaged")
+
+
+def checksum(tensors: dict[str, Tensor], described: dict[str, str]) -> str:
+    """CRC-32 of all leaves and of what is said about them: against damage, not against malice."""
+    total = zlib.crc32(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
-        content: Any = tensors[name].reshape(-1).view(torch.uint8).numpy()
-        total = zlib.crc32(content, zlib.crc32(name.encode(), total))
+        total = zlib.crc32(raw_bytes(tensors[name]), zlib.crc32(name.encode(), total))
     return f"{total:08x}"
 
 

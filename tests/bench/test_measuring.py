@@ -10,6 +10,7 @@ import torch
 
 from nystream.bench import floor, record, timing
 from nystream.bench.sizes import Sizes, build_model
+from nystream.stream import StreamPool
 
 
 def test_jobs_take_turns():
@@ -63,7 +64,12 @@ def test_what_a_step_reads():
     projections = 4 * d * (d + 1) + sizes.input_dim * d + d + (d + 1) * sizes.output_dim
     block = d * ff + ff + ff * d + d + 3 * 2 * d
     landmarks = 2 * m * d + heads * m * m
-    assert floor.weight_bytes(build_model(sizes)) == 4 * (projections + block + landmarks + d)
+    model, held = build_model(sizes), 4 * (projections + block + landmarks + d)
+    assert floor.weights(model, object()) == (floor.HELD, held)
+    pool = StreamPool(model, 1, "numba")
+    what, packed = floor.weights(model, pool._backend)
+    assert what == floor.PACKED
+    assert packed == pool._backend.weight_bytes < held  # landmarks are folded into the queries and keys
 
 
 def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):

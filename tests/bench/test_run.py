@@ -1,5 +1,6 @@
 """A whole run at tiny sizes: the record has every field, the tables fit, the figure is drawn."""
 
+import dataclasses
 import io
 import json
 
@@ -48,8 +49,9 @@ def test_every_contender_has_every_figure(record):
         assert row["ratio"] > 0
     assert all("error_against_step" in row for row in rows if row["name"] == "nystream pool, co-cont")
     found = record["model"]["floor"]
-    assert {"weight_bytes", "microseconds", "gigabytes_per_second", "pool_over_floor"} < set(found)
-    assert found["with_state"]["bytes"] > found["weight_bytes"]
+    assert {"bytes", "microseconds", "gigabytes_per_second", "pool_over_floor"} < set(found)
+    assert found["reads"] == "the weights of the model"
+    assert found["with_state"]["bytes"] > found["bytes"]
 
 
 def test_streams_phases_window_and_overhead(record):
@@ -66,9 +68,24 @@ def test_streams_phases_window_and_overhead(record):
     assert [row["name"] for row in record["overhead"]["rows"]][:2] == ["pool.push", "kernel, called once"]
 
 
+def test_targets_are_for_the_default_sizes(monkeypatch):
+    """Compiled ones, so that nothing but the sizes stands against them."""
+    settings = Settings(TINY, parts=("phases", "overhead", "model"), rounds=5, backend="numba", quick=True)
+    record = run(settings)
+    assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}
+    assert record["model"]["floor"]["reads"] == "the packed weights of the kernel"
+    assert record["targets"] == []
+    monkeypatch.setattr(Settings, "promised", True)
+    assert len(run(dataclasses.replace(settings, parts=("phases", "overhead")))["targets"]) == 2
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_tables_fit(record, width):
     record = json.loads(json.dumps(record))
+    large = {"window": 1_000_000, "embed_dim": 16_384, "num_heads": 1024, "landmarks": 1024, "ff_dim": 65_536}
+    record["settings"]["sizes"] |= large
+    for floor in (record["model"]["floor"], record["model"]["floor"]["with_state"]):
+        floor |= {"bytes": 123_400_000_000, "microseconds": 1_234_567.8, "pool_over_floor": 1234.56}
     slow = record["model"]["rows"][0]
     slow |= {"median_microseconds": 123_456.0, "p99_microseconds": 123_456.0, "worst_microseconds": 1_234_567.0}
     slow |= {"ratio": 12_345.0, "bytes_per_stream": 123_400_000}
@@ -77,7 +94,7 @@ def test_the_tables_fit(record, width):
     for part in report.lines(record | {"targets": targets}):
         console.print(part)
     text = console.file.getvalue()
-    assert max(map(len, text.splitlines())) <= width
+    assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "met a promise 7 x ≥ 6 x" in lines

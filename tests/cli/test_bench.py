@@ -1,10 +1,14 @@
 """`nystream bench` at tiny sizes."""
 
+import dataclasses
 import json
+import os
 import sys
 
 import pytest
 
+from nystream.bench import record
+from nystream.bench.sizes import Sizes
 from nystream.cli import main
 
 TINY = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--landmarks", "3", "--ff-dim", "8"]
@@ -21,11 +25,12 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
     assert max(map(len, out.splitlines())) <= 80
     for name in ("window recompute", "ring KV + SDPA", "continual-inference", "nystream torch", "nystream pool"):
         assert name in out
-    record = json.loads(json_path.read_text())
-    assert record["command"].startswith("nystream bench --parts model --window 8")
-    assert "--quick" in record["command"]
-    assert {"commit", "hardware", "settings", "model", "targets"} < set(record)
-    assert record["settings"]["rounds"] == 3
+    found = json.loads(json_path.read_text())
+    assert found["command"].startswith("nystream bench --window 8 --embed-dim 8 --num-heads 2")
+    assert f"--parts model --rounds 3 --backend torch --json {json_path}" in found["command"]
+    assert found["command"].endswith("--quick")
+    assert {"commit", "hardware", "settings", "model", "targets"} < set(found)
+    assert found["settings"]["rounds"] == 3
     assert plot_path.stat().st_size > 1000
 
 
@@ -42,17 +47,41 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
         (["--num-heads", "3"], "num_heads=3"),
         (["--layers", "0"], "layers=0"),
         (["--json", "no/such/folder/a.json"], "json="),
+        (["--json", "."], "json=. is a folder, but must be a file"),
+        (["--json", f"{'a' * 300}.json"], ".json cannot be written: File name too long"),
+        (["--json", os.devnull], f"json={os.devnull} is there and is no file that may be written over"),
+        (["--plot", "/"], "plot=/ is a folder, but must be a file"),
+        (["--plot", f"{'a' * 300}.png"], ".png cannot be written: File name too long"),
         (["--plot", "a.png", "--parts", "phases"], "plot=a.png"),
         (["--plot", "a.bmp"], "plot=a.bmp"),
     ],
 )
-def test_bad_values_give_one_line(capsys, arguments, named):
+def test_bad_values_give_one_line(capsys, monkeypatch, arguments, named):
+    monkeypatch.setattr("nystream.cli.bench.run", None)  # nothing is measured
     assert main(["bench", *TINY, *arguments]) == 2
     out, err = capsys.readouterr()
     assert not out
     assert err.startswith("nystream: error: ")
     assert err.count("\n") == 1
     assert named in err
+
+
+def test_a_file_that_may_not_be_written_stops_it_before_anything_is_measured(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("nystream.cli.bench.run", None)
+    path = tmp_path / "kept.json"
+    path.write_text("kept")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write over anything
+    assert main(["bench", *TINY, "--json", str(path)]) == 2
+    assert f"json={path} is there and is no file that may be written over" in capsys.readouterr().err
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("kept.json", "kept")]
+
+
+def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(tmp_path):
+    path = tmp_path / "kept.json"
+    record.require_writable("json", path)
+    path.write_text("kept")
+    record.require_writable("json", path)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("kept.json", "kept")]
 
 
 def test_without_matplotlib_it_fails_at_once(capsys, monkeypatch, tmp_path):
@@ -68,5 +97,7 @@ def test_help_names_every_option(capsys):
         main(["bench", "--help"])
     assert stopped.value.code == 0
     out = capsys.readouterr().out
-    for option in ("parts", "window", "streams", "threads", "rounds", "json", "plot", "quick"):
-        assert f"--{option}" in out
+    options = ["parts", "streams", "threads", "rounds", "json", "plot", "quick"]
+    options += [size.name.replace("_", "-") for size in dataclasses.fields(Sizes)]
+    for option in options:
+        assert f"--{option} " in out

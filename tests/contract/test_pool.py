@@ -8,13 +8,14 @@ from nystream import testing
 
 SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
 
-# (window, landmarks, update_size): segments of two sizes, of one size, and tokens that come in pairs. Small, because
-# every step takes each stream through a snapshot and back.
-SIZES = ((3, 2, 1), (4, 2, 1), (4, 3, 2))
+# (window, landmarks, update_size, num_heads): segments of two sizes, of one size, tokens that come in pairs, and one of
+# everything. Small, because every step takes each stream through a snapshot and back.
+SIZES = ((3, 2, 1, 2), (4, 2, 1, 2), (4, 3, 2, 2), (3, 1, 1, 1))
+ALONE = [*zip(SINGLE, SIZES, strict=False), *((variant, SIZES[3]) for variant in SINGLE)]
 
 
-def attention(variant, window=3, landmarks=2, update_size=1, **options):
-    options = {"embed_dim": 4, "num_heads": 2, "window": window, "landmarks": landmarks, **options}
+def attention(variant, window=3, landmarks=2, update_size=1, num_heads=2, **options):
+    options = {"embed_dim": 4, "num_heads": num_heads, "window": window, "landmarks": landmarks, **options}
     return ns.AttentionConfig(variant, update_size=update_size, **options)
 
 
@@ -36,7 +37,7 @@ def check(module, backend="torch", tolerance=None):
     testing.check_stream_pool(module, backend, tolerance, tokens=3 * module.config.window)
 
 
-@pytest.mark.parametrize(("variant", "sizes"), [(v, SIZES[i % 3]) for i, v in enumerate(ns.VARIANTS)])
+@pytest.mark.parametrize(("variant", "sizes"), [(v, SIZES[i % 4]) for i, v in enumerate(ns.VARIANTS)])
 def test_every_variant(variant, sizes):
     check(model(attention(variant, *sizes)))
 
@@ -62,7 +63,7 @@ def test_an_encoder_from_torch():
     check(ns.from_torch(encoder, variant="co-full-single", window=3))
 
 
-@pytest.mark.parametrize(("variant", "sizes"), list(zip(SINGLE, SIZES, strict=True)))
+@pytest.mark.parametrize(("variant", "sizes"), ALONE)
 def test_attention_alone(variant, sizes):
     check(ready(ns.MultiheadAttention(attention(variant, *sizes), dtype=torch.float64)))
 
@@ -80,6 +81,6 @@ def test_a_compiled_encoder_from_torch():
     check(ns.from_torch(encoder, variant="co-full-single", window=3), "numba", 1e-5)
 
 
-@pytest.mark.parametrize(("variant", "sizes"), list(zip(SINGLE, SIZES, strict=True)))
+@pytest.mark.parametrize(("variant", "sizes"), ALONE)
 def test_compiled_attention_alone(variant, sizes):
     check(ready(ns.MultiheadAttention(attention(variant, *sizes))), "numba", 1e-5)

@@ -93,6 +93,23 @@ def test_tokens_that_arrive_together(build, tokens, refused):
     refused(streams, lambda: streams.push_many([a], x[0]), ValueError, "X is [2, 5]", "[S, 2, 5]")
 
 
+@pytest.mark.parametrize("r", [1, 2])
+def test_many_of_one_is_a_push(build, backend, tokens, refused, monkeypatch, r):
+    """The same numbers and the same errors, and not the long way for them."""
+    streams = ns.StreamPool(build(update_size=r), 2, backend)
+    a, b = streams.open(), streams.open()
+    monkeypatch.setattr(streams._backend, "push_many", None)
+    x = tokens(8, 5) if r == 1 else tokens(8, r, 5)
+    for token in x:
+        y = streams.push_many([b], token[None])
+        np.testing.assert_array_equal(y, streams.push(a, token)[None])
+        assert y.base is None
+    assert streams.snapshot(a) == streams.snapshot(b)
+    refused(streams, lambda: streams.push_many([9], x[:1]), ns.stream.UnknownStreamError, "stream 9 was never opened")
+    x[0] = np.nan
+    refused(streams, lambda: streams.push_many([b], x[:1]), ValueError, f"X has {5 * r} values that are NaN or Inf")
+
+
 @pytest.mark.parametrize("sids", [[], (), np.empty(0, np.int64), range(0), torch.empty(0, dtype=torch.int64)])
 @pytest.mark.parametrize("x", [[], np.empty((0, 5)), torch.empty(0, 5)])
 def test_no_streams_give_no_outputs(streams, sids, x):

@@ -140,11 +140,14 @@ def test_ids_of_another_kind_are_refused(streams, tokens, sids, refused):
     refused(streams, lambda: streams.push_many(sids, tokens(2, 5)), TypeError, "sids is", "integers")
 
 
-@pytest.mark.parametrize("sid", [2**63, 2**70, -(2**70)])
+@pytest.mark.parametrize("sid", [2**63, 2**64 - 1, 2**70, -(2**70), np.uint64(2**64 - 1)])
 def test_an_id_beyond_64_bits_is_unknown(streams, tokens, sid, refused):
     streams.open()
-    for call in (lambda: streams.push(sid, tokens(5)), lambda: streams.push_many([0, sid], tokens(2, 5))):
-        refused(streams, call, UnknownStreamError)
+    calls = [lambda: streams.push(sid, tokens(5)), lambda: streams.push_many([0, sid], tokens(2, 5))]
+    if 0 < sid < 2**64:
+        calls.append(lambda: streams.push_many(np.array([0, sid], np.uint64), tokens(2, 5)))
+    for call in calls:
+        refused(streams, call, UnknownStreamError, f"stream {sid} was never opened")
 
 
 def test_a_stream_is_pushed_once_at_a_time(streams, tokens, refused):

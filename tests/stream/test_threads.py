@@ -1,5 +1,8 @@
 """Pushes from several threads: safe, each stream's order kept, the pool alive whatever happens."""
 
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +12,60 @@ import pytest
 import nystream as ns
 
 THREADS = 6
+
+# Forks while threads push; every child must find each stream as some number of whole pushes leave it, and go on.
+FORKS = """
+import os, signal, sys, threading, traceback
+import numpy as np, torch
+import nystream as ns
+
+torch.set_num_threads(1)
+cfg = ns.AttentionConfig("co-full-single", embed_dim=32, num_heads=4, window=40)
+model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=3, ff_dim=32, attention=cfg))
+pools = [ns.StreamPool(model, 8, sys.argv[1]) for _ in range(2)]
+sids, x, over = list(range(8)), np.ones((8, 5), np.float32), threading.Event()
+for streams in pools:
+    for _ in sids:
+        streams.open()
+
+def work(streams):
+    while not over.is_set():
+        streams.push_many(sids, x)
+        if streams.time(0) > 90:
+            for sid in sids:
+                streams.reset(sid)
+
+def child():
+    signal.alarm(30)
+    for streams in pools:
+        for sid in (0, 7):
+            like = streams.open()
+            for _ in range(streams.time(sid)):
+                streams.push(like, x[0])
+            held, wanted = (ns.state.unpack(streams.snapshot(one), model) for one in (sid, like))
+            ns.state.map_state(torch.testing.assert_close, held, wanted)
+        streams.push_many(sids, x)
+        ns.StreamPool(model, 1, sys.argv[1]).open()
+
+threads = [threading.Thread(target=work, args=(streams,)) for streams in pools]
+for thread in threads:
+    thread.start()
+failed = 0
+for _ in range(5):
+    pid = os.fork()
+    if not pid:
+        try:
+            child()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    failed += os.waitpid(pid, 0)[1] != 0
+over.set()
+for thread in threads:
+    thread.join()
+sys.exit(failed)
+"""
 
 
 def at_once(*jobs):
@@ -92,7 +149,7 @@ def test_one_by_one_and_together_at_once(backend, model, alone, tokens):
 
 def test_refusals_and_failures_leave_the_lock_open(backend, model, tokens, monkeypatch):
     streams = ns.StreamPool(model, 1, backend)
-    sid = streams.open()
+    sid, other = streams.open(), streams.open()
     before = streams.snapshot(sid)
 
     def fail(*_):
@@ -103,7 +160,7 @@ def test_refusals_and_failures_leave_the_lock_open(backend, model, tokens, monke
             patch.setattr(streams._backend, name, fail)
             call = {
                 "push": lambda: streams.push(sid, tokens(5)),
-                "push_many": lambda: streams.push_many([sid], tokens(1, 5)),
+                "push_many": lambda: streams.push_many([sid, other], tokens(2, 5)),
                 "read": lambda: streams.snapshot(sid),
                 "clear": lambda: streams.reset(sid),
                 "time": lambda: streams.time(sid),
@@ -113,3 +170,9 @@ def test_refusals_and_failures_leave_the_lock_open(backend, model, tokens, monke
         with pytest.raises(ValueError, match="NaN"):
             streams.push(sid, [np.nan] * 5)
         assert at_once(lambda: streams.snapshot(sid)) == [before]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_of_a_fork_while_others_push_has_whole_streams_and_no_lock_that_is_held(backend):
+    done = subprocess.run([sys.executable, "-c", FORKS, backend], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -1,9 +1,13 @@
 """The floor under a step: the time to read the weights once, and the same with the state.
 
-A step multiplies every weight by one number, so it must at least read them; how fast that goes depends on where they
-live. A model of a megabyte lives in a core's cache, far faster than main memory, so the bandwidth that counts is that
-of reading as many bytes again and again: a compiled loop adds up the words of an array of exactly that size, warm, on
-one core, and the median of many passes is taken. No step of that model can be faster on that core unless it reads less.
+A step multiplies every weight that it reads by one number, so it must at least read them. For the compiled pool those
+are the weights as its kernels hold them: what is folded into others beforehand (fixed landmarks into the projections
+of queries and keys) is not there any more. For a pool in torch they are those of the model.
+
+How fast that goes depends on where they live. A model of a megabyte lives in a core's cache, far faster than main
+memory, so the bandwidth that counts is that of reading as many bytes again and again: a compiled loop adds up the words
+of an array of exactly that size, warm, on one core, and the median of many passes is taken. No step can be faster on
+that core unless it reads less.
 
 The state is the harder to count: a step with fixed landmarks touches a small part of it (that is its point), and may
 well be faster than reading all of it. So two floors are measured, the weights alone and the weights with the whole
@@ -20,9 +24,17 @@ import numpy as np
 from nystream.bench.timing import Job, measure
 from nystream.models.stream_model import StreamModel
 
+PACKED, HELD = "the packed weights of the kernel", "the weights of the model"
 
-def weight_bytes(model: StreamModel) -> int:
-    """Bytes of what a step reads and never writes: weights, landmarks, Γ†, and one row of the positions."""
+
+def weights(model: StreamModel, backend: Any) -> tuple[str, int]:
+    """What a step of the pool reads and never writes, and how many bytes that is."""
+    packed: int | None = getattr(backend, "weight_bytes", None)
+    return (HELD, held_bytes(model)) if packed is None else (PACKED, packed)
+
+
+def held_bytes(model: StreamModel) -> int:
+    """Weights, landmarks, Γ†, and one row of the positions."""
     table = model.positions.table.nbytes if model.positions.kind != "none" else 0
     held = sum(x.nbytes for x in (*model.parameters(), *model.encoder.buffers()))
     if model.positions.kind == "sinusoidal":

@@ -38,4 +38,4 @@ def overhead(settings: Settings, advance: Advance) -> Part:
     extra = median(push - base for push, base in zip(middles[PUSH], middles[against], strict=True))
     figures: dict[str, Any] = {"backend": pool.backend, "rows": rows, "against": against, "microseconds": extra}
     target = Target("a push from Python, over its kernel", extra, 3, False, "µs")
-    return Part(figures, (target,) if pool.backend == "numba" else ())
+    return Part(figures, (target,) if settings.promised and pool.backend == "numba" else ())

@@ -33,7 +33,7 @@ def phases(settings: Settings, advance: Advance) -> Part:
         advance(settings.rounds // 2)
     figures: dict[str, Any] = {"backend": backend, "cycle": cycle, "rows": rows}
     target = Target("slowest phase against the median, fixed landmarks", rows[0]["slowest_over_median"], 2, False)
-    return Part(figures, (target,) if backend == "numba" else ())
+    return Part(figures, (target,) if settings.promised and backend == "numba" else ())
 
 
 def _row(family: str, medians: list[float], cycles: int) -> dict[str, Any]:

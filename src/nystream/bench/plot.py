@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nystream import state as states
+
 FORMATS = (".pdf", ".png", ".svg")
 # Told apart by everybody, and in grey.
 BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#3A9BD9", "#E69F00", "#D55E00", "#555555"
@@ -58,7 +60,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
                 x=0.99,
                 ha="right",
             )
-        figure.savefig(path, dpi=150)
+        states.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:]))
 
 
 def _latency(axis: Any, record: dict[str, Any]) -> None:

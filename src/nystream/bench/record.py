@@ -30,6 +30,22 @@ def write(path: Path, command: str, figures: Mapping[str, Any]) -> Path:
     return path
 
 
+def require_writable(name: str, path: Path) -> None:
+    """Fail before the run, not after it, where its file could not be written."""
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"{name}={path}: its folder does not exist; make it first")
+    if os.path.isdir(path):  # which, unlike Path.is_dir, bears every name
+        raise IsADirectoryError(f"{name}={path} is a folder, but must be a file")
+    if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
+        raise PermissionError(f"{name}={path} is there and is no file that may be written over")
+    partial = path.with_name(f"{path.name}.partial")  # what `states.replace` writes to
+    try:
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise OSError(f"{name}={path} cannot be written: {error.strerror}") from error
+
+
 def hardware() -> dict[str, Any]:
     """The machine, and the software that decides how fast it is."""
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,17 +11,18 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+WIDTH = 80
 STEP = ("error", "median", "p99", "worst")
 
-Block = tuple[str, Table, list[str]]  # title, table, notes
+Block = tuple[str, Table, list[str]]  # title, table, notes: a paragraph each
 
 
 def lines(record: dict[str, Any]) -> Iterator[Table | Text]:
     """What was measured, part by part, and the targets at the end; to be printed one after the other."""
     for title, table, notes in blocks(record):
-        yield Text(title, style="bold")
+        yield Text(_wrapped(title), style="bold")
         yield table
-        yield Text("\n".join([*notes, ""]), style="dim")
+        yield Text("\n".join([*map(_wrapped, notes), ""]), style="dim")
     if not record["targets"]:
         yield Text("No targets: they are set for the default sizes and the compiled backend.", style="dim")
 
@@ -67,11 +69,11 @@ def _window(figures: dict[str, Any]) -> Block:
                 _size(found["formula_bytes"]),
             )
     title = f"The window, µs: d = {figures['d']}, {figures['heads']} heads, m = {figures['m']}, fixed landmarks"
-    notes = [
-        "a stream: the bytes that one more takes. formula: n (d + h m) numbers and the",
-        "partial sums, as nystream.costs counts the state of model.step.",
-    ]
-    return title, table, [*_missing(figures["skipped"]), *notes]
+    note = (
+        "a stream: the bytes that one more takes. formula: n (d + h m) numbers and the partial sums, as nystream.costs "
+        "counts the state of model.step."
+    )
+    return title, table, [*_missing(figures["skipped"]), note]
 
 
 def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
@@ -79,14 +81,18 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
     floor = figures["floor"]
     whole = floor["with_state"]
     notes = [
-        f"error: largest difference from float64. ratio: how many steps of the {figures['backend']} pool",
-        "with co-fixed it takes. torch has one thread. worst: the slowest single step,",
-        "more often the machine's fault than the contender's.",
-        f"floor: {floor['microseconds']:.1f} µs, to read the {_size(floor['weight_bytes'])} of weights once at "
-        f"{floor['gigabytes_per_second']:.0f} GB/s; the pool's step",
-        f"takes {floor['pool_over_floor']:.2f} times as long. With the whole state, of which a step touches a part,",
-        f"{_size(whole['bytes'])} in {whole['microseconds']:.1f} µs: {whole['pool_over_floor']:.2f} times.",
+        f"error: largest difference from float64. ratio: how many steps of the {figures['backend']} pool with co-fixed "
+        "it takes. torch has one thread. worst: the slowest single step, more often the machine's fault than the "
+        "contender's.",
+        f"floor: {floor['microseconds']:.1f} µs, to read {floor['reads']} once, {_size(floor['bytes'])} at "
+        f"{floor['gigabytes_per_second']:.0f} GB/s; the pool's step takes {floor['pool_over_floor']:.2f} times as "
+        f"long. With the whole state, of which a step touches a part, {_size(whole['bytes'])} in "
+        f"{whole['microseconds']:.1f} µs: {whole['pool_over_floor']:.2f} times.",
     ]
+    deep = (
+        "continual-inference works on n rows at every step; the pool has a deep stack, each block with a window of "
+        "its own."
+    )
     for depth in sorted({row["blocks"] for row in figures["rows"]}):
         table = _table(("contender",), (*STEP, "ratio", "state"))
         for row in figures["rows"]:
@@ -99,11 +105,7 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
             f"d = {sizes['embed_dim']}, {sizes['num_heads']} heads, m = {sizes['landmarks']}, ff {sizes['ff_dim']}"
         )
         main = depth == sizes["layers"]
-        deep = [
-            "continual-inference works on n rows at every step; the pool has a deep stack,",
-            "each block with a window of its own.",
-        ]
-        yield title, table, [*_missing(figures["skipped"]), *notes] if main else deep
+        yield title, table, [*_missing(figures["skipped"]), *notes] if main else [deep]
 
 
 def _phases(figures: dict[str, Any]) -> Block:
@@ -132,8 +134,8 @@ def _streams(figures: dict[str, Any]) -> Block:
             _size(row["bytes_per_stream"]),
         )
     notes = [
-        "push: one stream after the other. torch batch: model.step of all streams at",
-        "once, with one thread or all, whichever is the faster.",
+        "push: one stream after the other. torch batch: model.step of all streams at once, with one thread or all, "
+        "whichever is the faster."
     ]
     notes += [f"{row['streams']:,} streams were left out: {row['why']}." for row in figures["skipped"]]
     return f"Many streams: stream-steps a second, {figures['threads']} threads, co-fixed", table, notes
@@ -167,6 +169,10 @@ def _table(left: Iterable[str], right: Iterable[str]) -> Table:
     for name in right:
         table.add_column(name, justify="right", no_wrap=True)
     return table
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
 
 
 def _missing(skipped: Iterable[dict[str, str]]) -> list[str]:

@@ -42,6 +42,11 @@ class Settings:
         self.sizes.config("co-fixed-single")  # which checks them
 
     @property
+    def promised(self) -> bool:
+        """Whether the sizes are those that targets are set for; those of parts with sizes of their own always are."""
+        return self.sizes == Sizes()
+
+    @property
     def cores(self) -> int:
         """How many threads share the work where many streams are stepped at once."""
         return self.threads or os.cpu_count() or 1

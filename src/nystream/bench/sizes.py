@@ -19,13 +19,21 @@ class Sizes:
     """The sizes of a model; those of the GTZAN task unless told."""
 
     window: int = 120
+    """Tokens n that a token attends to."""
     embed_dim: int = 192
+    """Width of a token inside the model."""
     num_heads: int = 16
+    """Heads, each embed_dim / num_heads wide."""
     landmarks: int = 4
+    """Landmarks m of the low-rank variants."""
     ff_dim: int = 192
+    """Inner width of the feed-forward."""
     layers: int = 1
+    """Blocks; several form a deep stack."""
     input_dim: int = 128
+    """Width of a token as it comes."""
     output_dim: int = 10
+    """Width of an output."""
 
     def attention(self, variant: str) -> AttentionConfig:
         return AttentionConfig(variant, self.embed_dim, self.num_heads, self.window, self.landmarks)

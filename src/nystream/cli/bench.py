@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
+from tyro.conf import OmitArgPrefixes
 
 from nystream.bench import plot as plots
 from nystream.bench import record as records
@@ -28,22 +29,7 @@ class Bench:
     parts: str = ",".join(PARTS)
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
     one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
-    window: int = 120
-    """Tokens n that a token attends to."""
-    embed_dim: int = 192
-    """Width of a token inside the model."""
-    num_heads: int = 16
-    """Heads, each embed_dim / num_heads wide."""
-    landmarks: int = 4
-    """Landmarks m of the low-rank variants."""
-    ff_dim: int = 192
-    """Inner width of the feed-forward."""
-    layers: int = 1
-    """Blocks; several form a deep stack."""
-    input_dim: int = 128
-    """Width of a token as it comes."""
-    output_dim: int = 10
-    """Width of an output."""
+    sizes: OmitArgPrefixes[Sizes] = field(default_factory=Sizes)
     streams: str = ",".join(map(str, STREAMS))
     """Numbers of streams."""
     threads: int = 0
@@ -69,24 +55,14 @@ class Bench:
         if self.quick:
             rounds = QUICK_ROUNDS if rounds == Bench.rounds else rounds
             streams = QUICK_STREAMS if self.streams == Bench.streams else streams
-        sizes = Sizes(
-            self.window,
-            self.embed_dim,
-            self.num_heads,
-            self.landmarks,
-            self.ff_dim,
-            self.layers,
-            self.input_dim,
-            self.output_dim,
-        )
         parts = tuple(part.strip() for part in self.parts.split(",") if part.strip())
-        return Settings(sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
+        return Settings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
 
     def run(self) -> None:
         settings = self.settings()
         for name, path in (("json", self.json), ("plot", self.plot)):
-            if path is not None and not path.resolve().parent.is_dir():
-                raise FileNotFoundError(f"{name}={path}: its folder does not exist; make it first")
+            if path is not None:
+                records.require_writable(name, path)
         if self.plot is not None:
             plots.require()
             if self.plot.suffix not in plots.FORMATS:
@@ -114,12 +90,11 @@ class Bench:
     def command(self) -> str:
         """What was typed, as far as it differs from the defaults."""
         words = ["nystream", "bench"]
-        for name, field in Bench.__dataclass_fields__.items():
-            value = getattr(self, name)
-            if value == field.default:
-                continue
-            words.append(f"--{name.replace('_', '-')}")
-            words += [] if value is True else [str(value)]
+        given, usual = ({**vars(one.sizes), **vars(one)} for one in (self, Bench()))
+        for name, value in given.items():
+            if name != "sizes" and value != usual[name]:
+                words.append(f"--{name.replace('_', '-')}")
+                words += [] if value is True else [str(value)]
         return shlex.join(words)
 
 

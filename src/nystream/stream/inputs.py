@@ -11,6 +11,7 @@ import torch
 from nystream.stream.errors import UnknownStreamError
 
 LISTED = 5  # how many ids a message names
+LARGEST = 2**63 - 1  # id that an int64 holds
 
 
 def numbers(name: str, x: Any) -> np.ndarray:
@@ -49,12 +50,15 @@ def stream_ids(sids: Any) -> np.ndarray:
     if not isinstance(sids, np.ndarray):
         if isinstance(sids, str | bytes) or not isinstance(sids, Sequence):
             raise TypeError(f"sids is a {type(sids).__name__}, but must be a list, a tuple or an array of integers")
+        held = [sid if type(sid) is int else stream_id(sid) for sid in sids]
         try:
-            sids = np.array([sid if type(sid) is int else stream_id(sid) for sid in sids], np.int64)
+            sids = np.array(held, np.int64)
         except OverflowError as error:
-            raise UnknownStreamError("sids has an integer beyond 64 bits, which open() cannot have given") from error
+            raise _beyond(next(sid for sid in held if not -LARGEST - 1 <= sid <= LARGEST)) from error
     if sids.dtype.kind not in "iu" or sids.ndim != 1:
         raise TypeError(f"sids is {sids.dtype} {list(sids.shape)}, but must be integers [S], an id for every stream")
+    if sids.dtype == np.uint64 and sids.size and sids.max() > LARGEST:
+        raise _beyond(int(sids.max()))  # it would come out as a small or a negative one
     return sids if sids.dtype == np.int64 else sids.astype(np.int64)
 
 
@@ -72,6 +76,10 @@ def refusal(name: str, x: Any, dtype: torch.dtype, sids: Sequence[int]) -> Value
         f"{name} has {count} value{'s' if count != 1 else ''} that {'is' if count == 1 else 'are'} {what}, "
         f"for {_listed(where)}; no state was touched"
     )
+
+
+def _beyond(sid: int) -> UnknownStreamError:
+    return UnknownStreamError(f"stream {sid} was never opened: open() gives no ids beyond {LARGEST}")
 
 
 def _listed(sids: Sequence[int]) -> str:

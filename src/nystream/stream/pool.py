@@ -15,7 +15,7 @@ from nystream.config.checks import positive_int
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.encoder import StreamEncoder
 from nystream.models.stream_model import StreamModel
-from nystream.stream import inputs
+from nystream.stream import forks, inputs
 from nystream.stream.backends import choose
 from nystream.stream.errors import UnknownStreamError
 from nystream.stream.snapshot import Snapshots
@@ -33,7 +33,8 @@ class StreamPool:
         model: a `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
             keeps a copy of its own: training or changing the original afterwards changes nothing here.
         capacity: how many streams there is room for at first; a full pool doubles.
-        backend: "numba" (CPU), "torch" (any model, any device), or "auto": the fastest that can run the model.
+        backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba where its kernels
+            can run the model, else torch.
 
     Example:
         >>> import numpy as np, nystream as ns
@@ -82,6 +83,7 @@ class StreamPool:
         self._used = 0  # slots from here on were never used
         self._next = 0  # the next id
         self._last: tuple[bytes, np.ndarray] = (b"", np.empty(0, np.int64))  # ids and slots of the last push_many
+        forks.enter(self)
 
     def open(self) -> int:
         """A new stream; its id is never given out again, so that one which is out of date is always noticed."""
@@ -140,7 +142,10 @@ class StreamPool:
         with self._lock:
             slots = self._slots_of(ids)
             try:
-                taken = self._backend.push_many(slots, tokens.reshape(len(ids), r, -1), y.reshape(len(ids), r, -1))
+                if len(ids) == 1:
+                    taken = self._backend.push(int(slots[0]), tokens[0], y[0])
+                else:
+                    taken = self._backend.push_many(slots, tokens.reshape(len(ids), r, -1), y.reshape(len(ids), r, -1))
             except BaseException:
                 self._set_aside()
                 raise

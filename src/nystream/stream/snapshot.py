@@ -6,7 +6,6 @@ A snapshot is what `state.pack` makes of the state, and a fingerprint of the wei
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,9 +20,8 @@ def fingerprint(model: nn.Module) -> str:
     """A hash of every weight and buffer that is saved: names, dtypes, shapes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        content = tensor.detach().cpu().contiguous()
-        digest.update(f"{name} {content.dtype} {list(content.shape)}\n".encode())
-        digest.update(content.reshape(-1).view(torch.uint8).numpy())
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(states.raw_bytes(tensor))
     return digest.hexdigest()
 
 
@@ -32,6 +30,9 @@ class Snapshots:
 
     def __init__(self, model: Any) -> None:
         self._model = model
+        self._hash: str | None = None
+        with torch.inference_mode(False), torch.no_grad():
+            self._fresh = model.init_state(1)
 
     def dump(self, state: Any) -> bytes:
         """The bytes of one stream's state."""
@@ -52,14 +53,12 @@ class Snapshots:
         _check_time(state, self._model.config.update_size)
         return state
 
-    @cached_property
-    def _fresh(self) -> Any:
-        with torch.inference_mode(False), torch.no_grad():
-            return self._model.init_state(1)
-
-    @cached_property
+    @property
     def _weights(self) -> str:
-        return fingerprint(self._model)
+        """Worked out when it is needed, and without a lock, which a fork could leave held: it is the same each time."""
+        if self._hash is None:
+            self._hash = fingerprint(self._model)
+        return self._hash
 
 
 def _check_time(state: Any, r: int) -> None:

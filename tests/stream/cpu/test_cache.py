@@ -28,3 +28,19 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path):
     assert hits("some sources") == 0
     assert hits("some sources") == 1
     assert hits("other sources") == 0
+
+
+NOWHERE = """
+from numba.core import caching
+caching.CompileResultCacheImpl._locator_classes = []  # as in a read-only installation, with no home
+import numpy as np
+from nystream.stream.cpu import step
+assert step.all_finite(np.zeros(3, np.float32))
+assert not step.all_finite(np.full(3, np.nan, np.float32))
+print("fine")
+"""
+
+
+def test_without_a_folder_to_keep_them_in_they_are_compiled_all_the_same():
+    done = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True)
+    assert done.stdout == "fine\n"

@@ -10,11 +10,11 @@ from nystream.stream.cpu import inverse, plan
 
 
 @njit
-def _invert(z, s, d, m, tile, kind, iterations, ridge):
-    inverse.invert(z, 0, s, 0, d, m, tile, kind, iterations, ridge)
+def _invert(z, s, d, m, heads, tile, kind, iterations, ridge):
+    inverse.invert(z, 0, s, 0, d, m, heads, tile, kind, iterations, ridge)
 
 
-@pytest.mark.parametrize("m", [1, 2, 4, 5, 16])
+@pytest.mark.parametrize("m", [1, 2, 4, 5, 8, 19])
 @pytest.mark.parametrize("heads", [1, 3, 8, 16])
 @pytest.mark.parametrize(("kind", "name"), [(plan.NEWTON, "newton"), (plan.RIDGE, "ridge"), (plan.NONE, "none")])
 def test_every_kind(m, heads, kind, name):
@@ -22,7 +22,7 @@ def test_every_kind(m, heads, kind, name):
     tile = plan.lanes(heads)
     z = plan.spread(gamma.permute(1, 2, 0).numpy()).reshape(-1)
     s = np.empty_like(z)
-    _invert(z, s, np.empty(5 * z.size), m, tile, kind, 6, 0.1)
+    _invert(z, s, np.full(inverse.doubles(m), np.nan), m, heads, tile, kind, 6, 0.1)
     expected = pinv(gamma.double(), name, 6, 0.1).permute(1, 2, 0).numpy()
     # Computed in float64 from the same float32 Γ: the last rounding is all that differs.
     np.testing.assert_allclose(

@@ -1,7 +1,6 @@
 """Whole models, compiled, against `model.step` and against the same model in float64."""
 
 import copy
-import dataclasses
 
 import numpy as np
 import pytest
@@ -11,34 +10,8 @@ from hypothesis import strategies as st
 
 import nystream as ns
 from nystream.stream.backends.numba import SHARING, NumbaBackend
-from nystream.stream.cpu.support import unsupported
 
 SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
-ATTENTION = {f.name for f in dataclasses.fields(ns.AttentionConfig)} - {
-    f.name for f in dataclasses.fields(ns.EncoderConfig)
-}
-
-
-def build(variant, sharp=1.0, **options):
-    """A model whose attention matters: sharper queries and keys than a fresh layer has."""
-    sizes = {"embed_dim": 24, "num_heads": 4, "window": 10, "landmarks": 3, "pinv": "ridge"}
-    own = {**sizes, **{name: options.pop(name) for name in ATTENTION & set(options)}}
-    variants = [variant] if isinstance(variant, str) else variant
-    configs = tuple(ns.AttentionConfig(v, **own) for v in variants)
-    attention = configs if len(configs) > 1 else configs[0]
-    options = {"input_dim": 7, "output_dim": 5, "ff_dim": 40, "stack": "deep", **options}
-    model = ns.StreamModel(ns.ModelConfig(attention=attention, **options)).eval()
-    for block in model.encoder.blocks:
-        attn = block.attention
-        with torch.no_grad():
-            for layer in (attn.q_proj, attn.k_proj, attn.v_proj):
-                layer.weight.mul_(sharp)
-        if attn.config.fixed:
-            shape = (attn.config.num_heads, attn.config.m, attn.config.head_dim)
-            attn.set_landmarks(torch.randn(shape) * sharp, torch.randn(shape) * sharp)
-    model.input_scaler.set(torch.randn(7), torch.rand(7) + 0.5)
-    model.output_scaler.set(torch.randn(5), torch.rand(5) + 0.5)
-    return model
 
 
 def push(held, slot, x, outputs=5):
@@ -84,12 +57,12 @@ def compare(model, steps):
         ]
     ),
 )
-def test_any_model(variant, layers, groups, r, share, heads, options):
+def test_any_model(sharp, variant, layers, groups, r, share, heads, options):
     if "full" in variant:
         options = {name: value for name, value in options.items() if name != "sums"}
     n = groups * r
-    model = build(
-        variant, sharp=2.0, layers=layers, window=n, update_size=r, num_heads=heads,
+    model = sharp(
+        variant, by=2.0, layers=layers, window=n, update_size=r, num_heads=heads,
         landmarks=max(1, round(share * min(n, 9))), **options,
     )  # fmt: skip
     to_torch, to_truth = compare(model, 3 * groups + 5)
@@ -98,27 +71,27 @@ def test_any_model(variant, layers, groups, r, share, heads, options):
 
 
 @pytest.mark.parametrize("variant", SINGLE)
-def test_the_inverse_of_the_paper(variant):
+def test_the_inverse_of_the_paper(sharp, variant):
     """Newton–Schulz: torch iterates in float32, the kernels in float64; float64 is the judge of both."""
-    to_torch, to_truth = compare(build(variant, window=12, landmarks=4, pinv="newton"), 40)
+    to_torch, to_truth = compare(sharp(variant, window=12, landmarks=4, pinv="newton"), 40)
     assert to_torch < 1e-5
     assert to_truth < 1e-5
 
 
-def test_a_stack_of_all_three():
-    model = build(SINGLE, window=9, sharp=2.0)
+def test_a_stack_of_all_three(sharp):
+    model = sharp(SINGLE, window=9, by=2.0)
     assert max(compare(model, 40)) < 1e-5
 
 
 @pytest.mark.parametrize("sizes", [{"input_dim": 1, "output_dim": 1}, {"input_dim": 300, "output_dim": 70}])
-def test_ends_of_any_width(sizes):
-    model = ns.StreamModel(ns.ModelConfig(attention=build("co-full-single").config.attention, ff_dim=200, **sizes))
+def test_ends_of_any_width(sharp, sizes):
+    model = ns.StreamModel(ns.ModelConfig(attention=sharp("co-full-single").config.attention, ff_dim=200, **sizes))
     assert max(compare(model.eval(), 15)) < 1e-5
 
 
-def test_more_landmarks_than_a_head_is_wide():
+def test_more_landmarks_than_a_head_is_wide(sharp):
     """Projecting to logits would then be the longer way, so it is not taken."""
-    assert max(compare(build("co-fixed-single", window=20, landmarks=11, num_heads=12), 50)) < 1e-5
+    assert max(compare(sharp("co-fixed-single", window=20, landmarks=11, num_heads=12), 50)) < 1e-5
 
 
 @settings(max_examples=10)
@@ -128,9 +101,9 @@ def test_more_landmarks_than_a_head_is_wide():
     r=st.sampled_from([1, 2]),
     threads=st.sampled_from([1, 2, 3]),
 )
-def test_many_streams_give_the_bits_of_one(variant, count, r, threads):
+def test_many_streams_give_the_bits_of_one(sharp, variant, count, r, threads):
     """Each at its own phase; in any order, with any number of threads."""
-    model = build(variant, window=6, update_size=r, layers=2)
+    model = sharp(variant, window=6, update_size=r, layers=2)
     together, alone = NumbaBackend(model, count), NumbaBackend(model, count)
     together.threads = threads
     generator = np.random.default_rng(0)
@@ -147,26 +120,3 @@ def test_many_streams_give_the_bits_of_one(variant, count, r, threads):
         assert together.push_many(slots, x, y)
         for place, slot in enumerate(slots):
             np.testing.assert_array_equal(y[place], push(alone, int(slot), x[place]))
-
-
-@pytest.mark.parametrize(
-    ("model", "why"),
-    [
-        (lambda: build("co-fixed-single").double(), "float64"),
-        (lambda: build("co-fixed-single", sums="subtract"), "subtract"),
-        (lambda: build("co-cont-single", pinv="exact"), "exact"),
-        (lambda: build("co-fixed-single", stack="paper", layers=2), "retro"),
-        (lambda: build("nystrom", stack="paper"), "nystrom"),
-    ],
-)
-def test_what_is_not_supported_says_why(model, why):
-    model = model()
-    assert why in unsupported(model)
-    with pytest.raises(ValueError, match=f"(?s){why}.*backend='torch'"):
-        ns.StreamPool(model, backend="numba")
-    assert ns.StreamPool(model).backend == "torch"
-
-
-def test_exact_inverses_of_fixed_landmarks_are_fine():
-    """They are computed before the stream begins."""
-    assert unsupported(build("co-fixed-single", pinv="exact")) is None

@@ -1,15 +1,13 @@
 """The CPU backend: a step of the whole model in one compiled call.
 
 Every stream has one block of memory, cut from slabs that are allocated as streams come and never move. Many streams
-are taken a few at a time, so that their rows share the weights; the pieces are shared out among threads, which run
-without Python's lock. They are Python's own threads, not Numba's: pools may be pushed side by side, and after a fork.
+are taken a few at a time, so that their rows share the weights, and the pieces are shared out among threads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +17,7 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu import exchange, step
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.pack import aligned, packed
+from nystream.stream.crew import Crew
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +40,7 @@ class NumbaBackend:
         self._size = int(self._plan[p.SIZE])
         self._fresh = aligned(self._size)
         exchange.write(self._fresh, self._plan, self._like)
-        self.bytes_per_stream = self._fresh.nbytes
+        self.bytes_per_stream, self.weight_bytes = self._fresh.nbytes, self._packed.weight_bytes
         self.spoiled: set[int] = set()
         self._spare: list[Array] = []
         self._blocks: dict[int, Array] = {}
@@ -49,10 +48,10 @@ class NumbaBackend:
         self._addresses = np.zeros(0, np.int64)  # and of all
         self._held: list[Array] = []  # memory that the kernels know by its address
         self._push = self._with_room(1)
-        self._idle: list[Callable[..., bool]] = []
+        self._workers: list[Callable[..., bool]] = []
+        self._crew = Crew()
         self.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._compile()
-        self._workers: tuple[int, ThreadPoolExecutor] | None = None
 
     def grow(self, capacity: int) -> None:
         """Nothing to do: a slot has no memory until it is used."""
@@ -71,12 +70,20 @@ class NumbaBackend:
         x, y, total = x.reshape(-1), y.reshape(-1), len(slots)
         if not step.all_finite(x):
             return False
-        addresses = self._addresses[slots]
-        if total * self._packed.weights.size < WORTH_SHARING or self.threads == 1:
-            self._some(addresses, iter(range(0, total, SHARING)), SHARING, x, y)
-            return True
-        share = min(SHARING, -(-total // (4 * self.threads)) * 4)
-        self._shared(slots, addresses, share, x, y)
+        threads = 1 if total * self._packed.weights.size < WORTH_SHARING else self.threads
+        share = min(SHARING, -(-total // (4 * threads)) * 4)
+        pieces = range(0, total, share)
+        addresses, workers = self._addresses[slots], self._with_rooms(min(threads, len(pieces)))
+
+        def work(push: Callable[..., bool], low: int) -> None:
+            if not push(1, addresses, low, min(low + share, total), x, y):
+                raise ValueError("X has changed while it was being pushed, and is no longer finite")
+
+        try:
+            self._crew.share([partial(work, push) for push in workers], iter(pieces))
+        except BaseException:
+            self.spoiled.update(slots.tolist())  # some have moved on without an answer, and which is not known
+            raise
         return True
 
     def time(self, slot: int) -> int:
@@ -101,33 +108,11 @@ class NumbaBackend:
         step.all_finite(nothing)
         step.rebuild(self._plan, address)
 
-    def _shared(self, slots: Array, addresses: Array, share: int, x: Array, y: Array) -> None:
-        """A batch, `share` streams at a time, with the help of other threads."""
-        starts = iter(range(0, len(slots), share))  # whoever is free takes the next
-        helpers = min(self.threads, -(-len(slots) // share)) - 1
-        others = [self._pool().submit(self._some, addresses, starts, share, x, y) for _ in range(helpers)]
-        try:
-            self._some(addresses, starts, share, x, y)
-        except BaseException:  # an interrupt: the others go on, but a piece may be missing
-            self.spoiled.update(slots.tolist())
-            raise
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
-
-    def _some(self, addresses: Array, starts: Iterator[int], share: int, x: Array, y: Array) -> None:
-        """Pieces of a batch, until there are none left."""
-        push = self._idle.pop() if self._idle else self._with_room(SHARING)
-        for low in starts:
-            push(1, addresses, low, min(low + share, len(addresses)), x, y)
-        self._idle.append(push)
-
-    def _pool(self) -> ThreadPoolExecutor:
-        """The threads that help; those of a process that forked are not there in its child."""
-        if self._workers is None or self._workers[0] != os.getpid():
-            self._workers = os.getpid(), ThreadPoolExecutor(max(self.threads - 1, 1), "nystream")
-        return self._workers[1]
+    def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
+        """The kernel, so many times, each with room for a piece of a batch."""
+        while len(self._workers) < count:
+            self._workers.append(self._with_room(SHARING))
+        return self._workers[:count]
 
     def _with_room(self, streams: int) -> Callable[..., bool]:
         """The kernel, with scratch memory of its own to step so many streams together."""

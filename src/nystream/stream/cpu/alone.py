@@ -33,13 +33,14 @@ class AttentionKernel:
     """
 
     def __init__(self, attn: MultiheadAttention) -> None:
-        held = packed(attn)
-        held.plan[p.MODEL + p.FOLDED] = 0
+        if attn.config.update_size > 1:
+            raise ValueError(f"update_size={attn.config.update_size}, but this takes one token at a time")
+        held = packed(attn, fold=False)
         self._shape = (attn.config.num_heads, attn.config.head_dim)
         self._width = p.width(*self._shape)
         self._block = aligned(int(held.plan[p.SIZE]))
         exchange.write(self._block, held.plan, attn.init_state(1))
-        room = held.room(1)
+        room = held.scratch(4 * self._width)
         self._steps = partial(_step, held.plan, room.ctypes.data, self._block.ctypes.data)
         self._memory = held, room
 

@@ -93,7 +93,7 @@ def _continual(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: 
     sliding.push(s, plan, b, time // r, r)
     for back in range(renewed):
         continual.renew(s, w, plan, b, (newest + m - back) % m, held, time // r, r, z, room)
-    if renewed:
+    if renewed and time + r >= n:  # before that nothing reads it
         continual.renew_inverse(s, w, plan, b, z, room, d)
     back, front, last = sliding.parts(plan, b, time // r, r)
     for i in range(r):

@@ -79,4 +79,5 @@ def renew_inverse(s: Any, w: Any, plan: Any, b: int, z: Any, room: int, d: Any) 
         row, out = plan[b + Q_TILDE_AT] + i * width, room + i * m * tile
         dots(s, plan[b + K_TILDE_AT], m, s, row, z, out, w[at], heads, tile, width)
         softmax(z, out, m, tile)
-    invert(z, room, s, plan[b + GAMMA_AT], d, m, tile, plan[b + PINV], plan[b + ITERATIONS], w[at + 1])
+    kind, iterations = plan[b + PINV], plan[b + ITERATIONS]
+    invert(z, room, s, plan[b + GAMMA_AT], d, m, heads, tile, kind, iterations, w[at + 1])

@@ -19,7 +19,7 @@ from nystream.ops.attention.co_cont_single import ContState
 from nystream.ops.attention.co_fixed_single import FixedState
 from nystream.ops.attention.co_full_single import KeyValueState
 from nystream.stream.cpu import plan as p
-from nystream.stream.cpu.sliding import FLOOR, IDENTITY
+from nystream.stream.cpu.sliding import FLOOR, TOTALS
 
 Array = np.ndarray[Any, Any]
 
@@ -75,11 +75,10 @@ def _rings(record: Array, held: Any) -> list[tuple[int, tuple[int, ...], Array]]
 def _forget(block: Array, record: Array) -> None:
     """All parts as those of no token."""
     m, tile, size = (int(record[field]) for field in (p.LANDMARKS, p.LANES, p.PART))
-    count = 4 + int(record[p.SEGMENTS]) + int(record[p.LONGEST])
+    count = TOTALS + int(record[p.SEGMENTS]) + int(record[p.LONGEST])
     parts = _view(block, record[p.PARTS_AT], (count, size))
     parts[...] = 0.0
     parts[:, : m * tile] = FLOOR
-    assert IDENTITY == 0
 
 
 def _read_one(block: Array, record: Array, like: Any, cfg: AttentionConfig, time: Tensor) -> Any:

@@ -1,4 +1,7 @@
-"""Γ† of a stream's own landmarks, in float64, all heads at once: every number below is a vector across the heads."""
+"""Γ† of a stream's own landmarks, in float64, one head after the other.
+
+A matrix [m, M] has its rows filled up with zeros to M, a multiple of eight, so that vectors run along them.
+"""
 
 from __future__ import annotations
 
@@ -7,128 +10,128 @@ from typing import Any
 import numpy as np
 
 from nystream.stream.cpu.plan import NEWTON, RIDGE
-from nystream.stream.cpu.simd import apart, compiled, larger, load8, splat8, store
+from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
 
-ZERO, QUARTER = np.float64(0.0), np.float64(0.25)
+ZERO = np.float64(0.0)
+MATRICES = 5  # that an inverse needs room for, its argument and its result included
+
+
+def doubles(m: int) -> int:
+    """float64 that `invert` needs."""
+    return MATRICES * m * (-(-m // 8) * 8)
 
 
 @compiled
-def invert(z: Any, gamma: int, s: Any, out: int, d: Any, m: int, tile: int, kind: int, iterations: int,
+def invert(z: Any, gamma: int, s: Any, out: int, d: Any, m: int, heads: int, tile: int, kind: int, iterations: int,
            ridge: float) -> None:  # fmt: skip
-    """Γ [m, m, T] in z -> Γ† in s. d, of float64, has room for 5 m² T numbers."""
+    """Γ [m, m, T] in z -> Γ† in s, in the scratch d."""
     apart()
-    size = m * m * tile
-    for p in range(size):
-        d[p] = z[gamma + p]
-    if kind == NEWTON:
-        _newton(d, m, tile, iterations)
-    elif kind == RIDGE:
-        _ridge(d, m, tile, ridge)
-    else:
+    across = -(-m // 8) * 8
+    size = m * across
+    d[: MATRICES * size] = 0.0
+    for h in range(heads):
         for i in range(m):
             for j in range(m):
-                for v in range(tile):
-                    d[size + (i * m + j) * tile + v] = 1.0 if i == j else 0.0
-    for p in range(size):
-        s[out + p] = np.float32(d[size + p])
-
-
-@compiled
-def _product(d: Any, x: int, y: int, out: int, diagonal: float, factor: float, m: int, tile: int) -> None:
-    """factor · (diagonal · I − X Y)."""
-    apart()
-    factors, whole, down = splat8(np.float64(factor)), m - m % 4, m * tile
-    for i in range(m):
-        for v in range(0, tile, 8):
-            for j in range(0, whole, 4):  # four sums at once: none waits for another
-                a, b, c, e = splat8(ZERO), splat8(ZERO), splat8(ZERO), splat8(ZERO)
-                for k in range(m):
-                    left, right = load8(d, x + i * down + k * tile + v), y + k * down + j * tile + v
-                    a = left * load8(d, right) + a
-                    b = left * load8(d, right + tile) + b
-                    c = left * load8(d, right + 2 * tile) + c
-                    e = left * load8(d, right + 3 * tile) + e
-                at = out + i * down + j * tile + v
-                store(d, at, a)
-                store(d, at + tile, b)
-                store(d, at + 2 * tile, c)
-                store(d, at + 3 * tile, e)
-            for j in range(whole, m):
-                a = splat8(ZERO)
-                for k in range(m):
-                    a = load8(d, x + i * down + k * tile + v) * load8(d, y + k * down + j * tile + v) + a
-                store(d, out + i * down + j * tile + v, a)
-            for j in range(m):
-                start = splat8(np.float64(diagonal)) if i == j else splat8(ZERO)
-                at = out + i * down + j * tile + v
-                store(d, at, (start - load8(d, at)) * factors)
-
-
-@compiled
-def _newton(d: Any, m: int, tile: int, iterations: int) -> None:
-    """Newton–Schulz, scaled for every matrix by itself: Z at m² T."""
-    apart()
-    size = m * m * tile
-    z, gz, a, b = size, 2 * size, 3 * size, 4 * size
-    for v in range(0, tile, 8):
-        most = splat8(ZERO)
-        for i in range(m):
-            across = splat8(ZERO)
-            for j in range(m):
-                across = across + load8(d, (i * m + j) * tile + v)
-            most = larger(across, most)
-        down_most = splat8(ZERO)
-        for j in range(m):
-            down = splat8(ZERO)
+                d[i * across + j] = z[gamma + (i * m + j) * tile + h]
+        if kind == NEWTON:
+            _newton(d, m, across, iterations)
+        elif kind == RIDGE:
+            _ridge(d, m, across, ridge)
+        else:
             for i in range(m):
-                down = down + load8(d, (i * m + j) * tile + v)
-            down_most = larger(down, down_most)
-        norm = most * down_most
+                d[size + i * across + i] = 1.0
         for i in range(m):
             for j in range(m):
-                store(d, z + (j * m + i) * tile + v, load8(d, (i * m + j) * tile + v) / norm)
-    for _ in range(iterations):
-        # The signs: each product below is diagonal · I − X Y.
-        _product(d, 0, z, gz, 0.0, -1.0, m, tile)  # ΓZ
-        for i in range(m):
-            for j in range(m):
-                start = splat8(np.float64(7.0)) if i == j else splat8(ZERO)
-                for v in range(0, tile, 8):
-                    at = (i * m + j) * tile + v
-                    store(d, a + at, start - load8(d, gz + at))
-        _product(d, gz, a, b, 15.0, 1.0, m, tile)
-        _product(d, gz, b, a, 13.0, 1.0, m, tile)
-        _product(d, z, a, b, 0.0, -0.25, m, tile)
-        for at in range(0, size, 8):
-            store(d, z + at, load8(d, b + at))
+                for lane in range(h, tile, heads):
+                    s[out + (i * m + j) * tile + lane] = np.float32(d[size + i * across + j])
 
 
 @compiled
-def _ridge(d: Any, m: int, tile: int, ridge: float) -> None:
-    """(ΓᵀΓ + λ²I)⁻¹Γᵀ at m² T, by elimination without pivots: the matrix is positive definite."""
+def _product(d: Any, x: int, y: int, out: int, m: int, across: int) -> None:
+    """X Y."""
     apart()
-    size = m * m * tile
+    whole = m - m % 4
+    for v in range(0, across, 8):
+        for i in range(0, whole, 4):  # four rows at once share every load of Y, and none waits for another's sum
+            r0 = x + i * across
+            r1, r2, r3 = r0 + across, r0 + 2 * across, r0 + 3 * across
+            s0, s1, s2, s3 = splat8(ZERO), splat8(ZERO), splat8(ZERO), splat8(ZERO)
+            for k in range(m):
+                held = load8(d, y + k * across + v)
+                s0 = splat8(d[r0 + k]) * held + s0
+                s1 = splat8(d[r1 + k]) * held + s1
+                s2 = splat8(d[r2 + k]) * held + s2
+                s3 = splat8(d[r3 + k]) * held + s3
+            at = out + i * across + v
+            store(d, at, s0)
+            store(d, at + across, s1)
+            store(d, at + 2 * across, s2)
+            store(d, at + 3 * across, s3)
+        for i in range(whole, m):
+            s0 = splat8(ZERO)
+            for k in range(m):
+                s0 = splat8(d[x + i * across + k]) * load8(d, y + k * across + v) + s0
+            store(d, out + i * across + v, s0)
+
+
+@compiled
+def _less(d: Any, x: int, out: int, diagonal: float, m: int, across: int) -> None:
+    """diagonal · I − X."""
+    for at in range(0, m * across, 8):
+        store(d, out + at, splat8(ZERO) - load8(d, x + at))
+    for i in range(m):
+        d[out + i * across + i] += diagonal
+
+
+@compiled
+def _newton(d: Any, m: int, across: int, iterations: int) -> None:
+    """Newton–Schulz on Γ at 0, scaled for this matrix by itself: Z comes next."""
+    apart()
+    size = m * across
+    z, gz, a, b = size, 2 * size, 3 * size, 4 * size
+    rows = columns = 0.0
+    for i in range(m):
+        along = down = 0.0
+        for j in range(m):
+            along += d[i * across + j]
+            down += d[j * across + i]
+        rows, columns = max(rows, along), max(columns, down)
+    for i in range(m):
+        for j in range(m):
+            d[z + j * across + i] = d[i * across + j] / (rows * columns)
+    for _ in range(iterations):
+        _product(d, 0, z, gz, m, across)
+        _less(d, gz, a, 7.0, m, across)
+        _product(d, gz, a, b, m, across)
+        _less(d, b, a, 15.0, m, across)
+        _product(d, gz, a, b, m, across)
+        _less(d, b, a, 13.0, m, across)
+        _product(d, z, a, b, m, across)
+        for at in range(0, size, 8):
+            store(d, z + at, load8(d, b + at) * splat8(np.float64(0.25)))
+
+
+@compiled
+def _ridge(d: Any, m: int, across: int, ridge: float) -> None:
+    """(ΓᵀΓ + λ²I)⁻¹Γᵀ, by elimination without pivots: the matrix is positive definite. The result comes after Γ."""
+    apart()
+    size = m * across
     right, left = size, 2 * size
     for i in range(m):
         for j in range(m):
-            start = splat8(np.float64(ridge * ridge)) if i == j else splat8(ZERO)
-            for v in range(0, tile, 8):
-                held = start
-                for k in range(m):
-                    held = load8(d, (k * m + i) * tile + v) * load8(d, (k * m + j) * tile + v) + held
-                store(d, left + (i * m + j) * tile + v, held)
-                store(d, right + (i * m + j) * tile + v, load8(d, (j * m + i) * tile + v))
-    for v in range(0, tile, 8):
-        for p in range(m):
-            pivot = splat8(np.float64(1.0)) / load8(d, left + (p * m + p) * tile + v)
-            for j in range(m):
-                store(d, left + (p * m + j) * tile + v, load8(d, left + (p * m + j) * tile + v) * pivot)
-                store(d, right + (p * m + j) * tile + v, load8(d, right + (p * m + j) * tile + v) * pivot)
-            for i in range(m):
-                if i == p:
-                    continue
-                factor = load8(d, left + (i * m + p) * tile + v)
-                for j in range(m):
-                    for half in (left, right):
-                        at = half + (i * m + j) * tile + v
-                        store(d, at, load8(d, at) - load8(d, half + (p * m + j) * tile + v) * factor)
+            d[right + i * across + j] = d[j * across + i]
+    _product(d, right, 0, left, m, across)  # ΓᵀΓ
+    for i in range(m):
+        d[left + i * across + i] += ridge * ridge
+    for p in range(m):
+        pivot = splat8(1.0 / d[left + p * across + p])
+        for at in range(p * across, (p + 1) * across, 8):
+            store(d, left + at, load8(d, left + at) * pivot)
+            store(d, right + at, load8(d, right + at) * pivot)
+        for i in range(m):
+            if i != p:
+                factor = splat8(d[left + i * across + p])
+                for v in range(0, across, 8):
+                    at, by = i * across + v, p * across + v
+                    store(d, left + at, load8(d, left + at) - load8(d, left + by) * factor)
+                    store(d, right + at, load8(d, right + at) - load8(d, right + by) * factor)

@@ -14,10 +14,11 @@ from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
 from nystream.ops.sliding import cut
+from nystream.stream.cpu import inverse
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, pack, panels
 from nystream.stream.cpu.sliding import TOTALS
-from nystream.stream.cpu.support import KINDS, PINVS
+from nystream.stream.cpu.support import KINDS, PINVS, Model
 
 Array = np.ndarray[Any, Any]
 
@@ -30,21 +31,34 @@ class Packed(NamedTuple):
     plan: Array  # int64
     weights: Array  # float32
 
+    @property
+    def weight_bytes(self) -> int:
+        """What a step reads of the weights: all but the positions, of which it reads one."""
+        spared = max(int(self.plan[p.POSITIONS]) - 1, 0) * int(self.plan[p.EMBED])
+        return int(self.weights.nbytes) - 4 * spared
+
     def room(self, rows: int) -> Array:
         """Scratch memory to step so many rows at once."""
-        of_a_row = 2 * self.plan[p.STRIDE] + 2 * self.plan[p.WIDE]
-        return aligned(int(2 * self.plan[p.DOUBLES] + rows * of_a_row + self.plan[p.SHARED]))
+        return self.scratch(rows * 2 * int(self.plan[p.STRIDE] + self.plan[p.WIDE]))
+
+    def scratch(self, size: int) -> Array:
+        """So many float32 and what a stream needs beside them, its float64 first."""
+        return aligned(int(2 * self.plan[p.DOUBLES] + size + self.plan[p.SHARED]))
 
 
-def packed(model: StreamModel | StreamEncoder | MultiheadAttention) -> Packed:
-    """The plan and the weights of a model that is supported."""
-    return _Packer(model).done()
+def packed(model: Model, fold: bool = True) -> Packed:
+    """The plan and the weights of a model that is supported.
+
+    With `fold`, fixed landmarks are folded into the projections where that makes them smaller.
+    """
+    return _Packer(model, fold).done()
 
 
 class _Packer:
     """Lays out weights and state, one thing after the other, and keeps the books in the plan."""
 
-    def __init__(self, model: StreamModel | StreamEncoder | MultiheadAttention) -> None:
+    def __init__(self, model: Model, fold: bool) -> None:
+        self.fold = fold
         encoder = model.encoder if isinstance(model, StreamModel) else model
         blocks: list[EncoderBlock | MultiheadAttention] = (
             list(encoder.blocks) if isinstance(encoder, StreamEncoder) else [encoder]
@@ -68,7 +82,7 @@ class _Packer:
             wide = max(wide, PANEL * max(record[p.QKV], panels(rows), panels(record.get(p.INNER, 0))))
             exact = 0 if record[p.KIND] == p.FIXED else record[p.WINDOW] * tile
             scratch = max(scratch, exact, m * tile, m * m * tile)
-            doubles = max(doubles, 5 * m * m * tile if record[p.KIND] == p.CONTINUAL else 0)
+            doubles = max(doubles, inverse.doubles(m) if record[p.KIND] == p.CONTINUAL else 0)
         if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
             self.head |= {p.HAS_NORM: 1, p.NORM_AT: self.norm(encoder.norm)}
         if isinstance(model, StreamModel):
@@ -132,16 +146,18 @@ class _Packer:
         width, kind = p.width(heads, dim), KINDS[cfg.variant]
         record = {p.KIND: kind, p.WINDOW: n, p.HEADS: heads, p.LANES: tile, p.WIDTH: width}
         record[p.SCALE_AT] = self.put(np.array([cfg.scale, cfg.pinv_ridge]))
-        weight, bias, record[p.FOLDED] = _projections(attn)
+        folded = self.fold and cfg.fixed and cfg.m <= dim
+        record[p.FOLDED] = int(folded)
+        weight, bias = _folded(attn) if folded else _plain(attn)
         record |= {p.QKV_AT: self.linear(weight, bias), p.QKV: panels(len(weight))}
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
         record[p.OUT_AT] = self.linear(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias))
         if kind != p.FIXED:
             record[p.KEYS_AT] = self.keep(n, width)
         record[p.VALUES_AT] = self.keep(n, width)
-        return record if kind == p.FULL else record | self.low_rank(attn, width, tile)
+        return record if kind == p.FULL else record | self.low_rank(attn, width, tile, folded)
 
-    def low_rank(self, attn: MultiheadAttention, width: int, tile: int) -> dict[int, int]:
+    def low_rank(self, attn: MultiheadAttention, width: int, tile: int, folded: bool) -> dict[int, int]:
         cfg = attn.config
         m = cfg.m
         segments, part = segments_of(cfg), m * (2 * tile + width)
@@ -151,7 +167,8 @@ class _Packer:
         record[p.PARTS_AT] = self.keep(TOTALS + segments + record[p.LONGEST], record[p.PART])
         if cfg.fixed:
             for field, landmarks in ((p.Q_TILDE_AT, attn.q_tilde), (p.K_TILDE_AT, attn.k_tilde)):
-                record[field] = self.put(p.to_lanes(double(landmarks).transpose(1, 0, 2)))
+                if not folded:
+                    record[field] = self.put(p.to_lanes(double(landmarks).transpose(1, 0, 2)))
             record[p.GAMMA_AT] = self.put(p.spread(double(attn.gamma_pinv).transpose(1, 2, 0)))
             return record
         record |= {p.PINV: PINVS[cfg.pinv], p.ITERATIONS: cfg.pinv_iters}
@@ -165,30 +182,34 @@ def segments_of(cfg: AttentionConfig) -> int:
     return cut(groups).segments if groups > 1 else 1
 
 
-def _projections(attn: MultiheadAttention) -> tuple[Array, Array, int]:
-    """The rows of [δ, β, v] or [q, k, v], and whether it is the first.
-
-    With fixed landmarks nothing needs q and k but their products with the landmarks: where those are fewer numbers,
-    they are projected to at once. In float64, so that nothing is lost.
-    """
-    cfg = attn.config
-    shape = (cfg.num_heads, cfg.head_dim)
+def _projected(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:
+    """Weights [H, D, E] and biases [H, D] of q, k and v."""
+    shape = (attn.config.num_heads, attn.config.head_dim)
     layers = (attn.q_proj, attn.k_proj, attn.v_proj)
-    rows = [double(layer.weight).reshape(*shape, -1) for layer in layers]
-    biases = [np.zeros(shape) if layer.bias is None else double(layer.bias).reshape(shape) for layer in layers]
-    folded = cfg.fixed and cfg.m <= cfg.head_dim
-    if not folded:
-        lanes = [
-            (p.to_lanes(np.moveaxis(row, -1, 0)).T, p.to_lanes(bias)) for row, bias in zip(rows, biases, strict=True)
-        ]
-        return np.concatenate([w for w, _ in lanes]), np.concatenate([b for _, b in lanes]), 0
-    q_tilde, k_tilde = double(attn.q_tilde) * cfg.scale, double(attn.k_tilde) * cfg.scale  # [H, m, D]
-    products = []
-    for landmarks, row, bias in ((q_tilde, rows[1], biases[1]), (k_tilde, rows[0], biases[0])):
-        weight = np.einsum("hmd,hdk->mhk", landmarks, row).reshape(-1, row.shape[-1])
-        products.append((weight, np.einsum("hmd,hd->mh", landmarks, bias).ravel()))
-    products.append((p.to_lanes(np.moveaxis(rows[2], -1, 0)).T, p.to_lanes(biases[2])))
-    return np.concatenate([w for w, _ in products]), np.concatenate([b for _, b in products]), 1
+    weights = [double(layer.weight).reshape(*shape, -1) for layer in layers]
+    return weights, [np.zeros(shape) if layer.bias is None else double(layer.bias).reshape(shape) for layer in layers]
+
+
+def _plain(attn: MultiheadAttention) -> tuple[Array, Array]:
+    """The rows of [q, k, v]."""
+    weights, biases = _projected(attn)
+    rows = [p.to_lanes(np.moveaxis(weight, -1, 0)).T for weight in weights]
+    return np.concatenate(rows), np.concatenate([p.to_lanes(bias) for bias in biases])
+
+
+def _folded(attn: MultiheadAttention) -> tuple[Array, Array]:
+    """The rows of [δ, β, v]: with fixed landmarks nothing needs q and k but their products with the landmarks.
+
+    Where those are fewer numbers they are projected to at once. In float64, so that nothing is lost.
+    """
+    (q, k, v), (q_bias, k_bias, v_bias) = _projected(attn)
+    rows, biases = [], []
+    for landmarks, weight, bias in ((attn.q_tilde, k, k_bias), (attn.k_tilde, q, q_bias)):
+        scaled = double(landmarks) * attn.config.scale  # [H, m, D]
+        rows.append(np.einsum("hmd,hdk->mhk", scaled, weight).reshape(-1, weight.shape[-1]))
+        biases.append(np.einsum("hmd,hd->mh", scaled, bias).ravel())
+    rows.append(p.to_lanes(np.moveaxis(v, -1, 0)).T)
+    return np.concatenate(rows), np.concatenate([*biases, p.to_lanes(v_bias)])
 
 
 def aligned(size: int, dtype: Any = np.float32) -> Array:

@@ -22,20 +22,24 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 FUSE = ("contract",)
 
-# Compiled with its callers; without the global lock, and without Python's checks of a division by zero.
-compiled = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# Without the global lock, and without Python's checks of a division by zero.
+KERNEL = {"nogil": True, "error_model": "numpy"}
+# Called by other kernels only: there is no entry for Python, which would have to be compiled, too.
+INNER = KERNEL | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+compiled = njit(**INNER)
 
 # Merged into its caller before anything is compiled: every function that calls others has all of their code optimised
 # once more, so the fewer of those the better.
-merged = njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, inline="always")
+merged = njit(**INNER, inline="always")
 
 
 def cached(function: Any) -> Any:
-    """`compiled`, and kept on disk for the next process, where there is a folder to keep it in."""
+    """Called by Python, and kept on disk for the next process, where there is a folder to keep it in."""
     try:
-        return njit(nogil=True, error_model="numpy", cache=True)(function)
+        return njit(**KERNEL, cache=True)(function)
     except RuntimeError:  # a read-only installation, and no home: compiled anew by every process
-        return compiled(function)
+        return njit(**KERNEL)(function)
 
 
 class Vector(types.Type):

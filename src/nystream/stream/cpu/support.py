@@ -1,11 +1,20 @@
-"""Which models the kernels can run; known without Numba, so that a machine without it can be told what it misses."""
+"""Which models the kernels can run; known without Numba, so that a machine without it can be told what it misses.
+
+The kernels know the library's own modules and nothing else: a model that was changed in a way that they do not see
+would give other numbers, so it is left to torch.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import nn
 
+from nystream.config import AttentionConfig
 from nystream.layers.attention import MultiheadAttention
+from nystream.layers.block import ACTIVATIONS, EncoderBlock
 from nystream.layers.encoder import StreamEncoder
+from nystream.layers.positional import CircularPositions
+from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
 from nystream.stream.cpu import plan as p
 
@@ -13,21 +22,49 @@ Model = StreamModel | StreamEncoder | MultiheadAttention
 
 KINDS = {"co-fixed-single": p.FIXED, "co-cont-single": p.CONTINUAL, "co-full-single": p.FULL}
 PINVS = {"newton": p.NEWTON, "ridge": p.RIDGE, "none": p.NONE}
+KNOWN = {
+    *(StreamModel, StreamEncoder, EncoderBlock, MultiheadAttention, CircularPositions, Scaler),
+    *(nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.ModuleList),
+}
 
 
 def unsupported(model: Model) -> str | None:
     """Why the kernels cannot run this model, or None."""
     configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
     for cfg in configs:
-        if cfg.variant not in KINDS:
-            return f"it has a block of {cfg.variant!r}, whose step works on all rows of the window"
-        if cfg.form == "subtract":
-            return "sums='subtract' is the paper's drifting update, which is there for comparison only"
-        if cfg.variant == "co-cont-single" and cfg.pinv not in PINVS:
-            return f"pinv={cfg.pinv!r} of landmarks that are renewed has no kernel; 'newton' and 'ridge' have"
-    weight = next(model.parameters())
-    if weight.dtype != torch.float32:
-        return f"its weights are {str(weight.dtype).removeprefix('torch.')}, and the kernels work in float32"
-    if weight.device.type != "cpu":
-        return f"it is on {weight.device}, and the kernels run on the CPU"
+        why = _attention(cfg)
+        if why is not None:
+            return why
+    for name, part in model.named_modules():
+        why = _module(part, getattr(model.config, "norm_eps", None))
+        if why is not None:
+            return f"its {name or 'outermost module'} {why}"
+    for name, x in (*model.named_parameters(), *model.named_buffers()):
+        if x.device.type != "cpu":
+            return f"its {name} is on {x.device}, and the kernels run on the CPU"
+        if x.dtype != torch.float32:
+            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, and the kernels work in float32"
+    return None
+
+
+def _attention(cfg: AttentionConfig) -> str | None:
+    if cfg.variant not in KINDS:
+        return f"it has a block of {cfg.variant!r}, whose step works on all rows of the window"
+    if cfg.form == "subtract":
+        return "sums='subtract' is the paper's drifting update, which is there for comparison only"
+    if cfg.variant == "co-cont-single" and cfg.pinv not in PINVS:
+        return f"pinv={cfg.pinv!r} of landmarks that are renewed has no kernel; 'newton' and 'ridge' have"
+    return None
+
+
+def _module(part: nn.Module, eps: float | None) -> str | None:
+    """What is not the library's own about a module."""
+    if type(part) not in KNOWN:
+        return f"is a {type(part).__name__}, which the kernels do not know"
+    if part._forward_hooks or part._forward_pre_hooks or {"forward", "step"} & vars(part).keys():
+        return "has a hook or a method of its own, which the kernels would not call"
+    if isinstance(part, EncoderBlock) and part.activation not in ACTIVATIONS.values():
+        return "has an activation that the kernels do not know; they have gelu and relu"
+    if isinstance(part, nn.LayerNorm) and (part.eps != eps or part.bias is None or not part.elementwise_affine):
+        return f"has eps={part.eps}, a bias or weights that are not those of the config (norm_eps={eps})"
     return None
