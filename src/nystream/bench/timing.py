@@ -56,14 +56,18 @@ def interleaved(jobs: Mapping[str, Callable[[], object]], rounds: int, block: in
 
 
 def measure(
-    jobs: Mapping[str, Job], rounds: int, advance: Callable[[], object] | None = None, seconds: float = JOB_SECONDS
+    jobs: Mapping[str, Job],
+    rounds: int,
+    advance: Callable[[], object] | None = None,
+    seconds: float = JOB_SECONDS,
+    turn: float = BLOCK_SECONDS,
 ) -> dict[str, Times]:
-    """The times of a call of every job, in `rounds` turns of a couple of milliseconds each.
+    """The times of a call of every job, in `rounds` turns of about `turn` seconds each.
 
     The first call of a turn is not counted: it finds the caches as the one before has left them, and would weigh the
     more the slower the job is.
     """
-    took = collect(jobs, rounds, None, advance, seconds, warm=1)
+    took = collect(jobs, rounds, None, advance, seconds, warm=1, turn=turn)
     return {name: Times.of([second for turn in turns for second in turn]) for name, turns in took.items()}
 
 
@@ -74,18 +78,19 @@ def collect(
     advance: Callable[[], object] | None = None,
     seconds: float | None = None,
     warm: int = 0,
+    turn: float = BLOCK_SECONDS,
 ) -> dict[str, list[list[float]]]:
     """Seconds of every call, by job and by turn: `rounds` turns of `block` calls, after one turn that warms up.
 
     Every turn begins with `warm` calls that are not counted.
 
-    Without `block`, a turn is as many calls as fit into a couple of milliseconds, and a job that would take longer than
-    `seconds` in all takes part in some of the rounds only.
+    Without `block`, a turn is as many calls as fit into `turn` seconds, and a job that would take longer than `seconds`
+    in all takes part in some of the rounds only.
     """
     with quiet():
         pilot = {name: _pilot(job) if block is None else 0.0 for name, job in jobs.items()}
         blocks = {
-            name: block or max(1, min(BLOCK_STEPS, round(BLOCK_SECONDS / max(each, 1e-9))))
+            name: block or max(1, min(BLOCK_STEPS, round(turn / max(each, 1e-9))))
             for name, each in pilot.items()
         }
         every = {
@@ -100,10 +105,10 @@ def collect(
             for name, job in jobs.items():
                 if number % every[name]:
                     continue
-                turn = _turn(job, at[name], warm + blocks[name])[warm:]
+                times = _turn(job, at[name], warm + blocks[name])[warm:]
                 at[name] += warm + blocks[name]
                 if number:  # the first round warms up
-                    took[name].append(turn)
+                    took[name].append(times)
             if number and advance is not None:
                 advance()
         for name, job in jobs.items():  # one that sat out every round but the first
