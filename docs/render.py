@@ -205,7 +205,7 @@ def pool() -> str:
         [
             f"A step of one stream, whole model: one block, n = {size['window']}, d = {size['embed_dim']}, "
             f"{size['num_heads']} heads, m = {size['landmarks']} ({source(record)}; medians of one run, one thread):",
-            table(["", "a token", ""], cells),
+            table(["", "a token", "times the pool's"], cells),
             f"Reading that model's weights once takes {us(floor['microseconds'])} on the same core: the step is within "
             f"×{floor['pool_over_floor']:.1f} of what the memory allows. With {crowd['streams']:,} streams at once, "
             f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens a second on {record['hardware']['cores']} "
