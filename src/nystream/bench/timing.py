@@ -90,8 +90,7 @@ def collect(
     with quiet():
         pilot = {name: _pilot(job) if block is None else 0.0 for name, job in jobs.items()}
         blocks = {
-            name: block or max(1, min(BLOCK_STEPS, round(turn / max(each, 1e-9))))
-            for name, each in pilot.items()
+            name: block or max(1, min(BLOCK_STEPS, round(turn / max(each, 1e-9)))) for name, each in pilot.items()
         }
         every = {
             name: 1
