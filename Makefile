@@ -20,7 +20,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nystream needs Python 3.11 or newer, not " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plot,train,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audio,cli,plot,train,test,dev]'
 	@touch $@
 
 setup: $(STAMP) ## create .venv and install nystream and all its tools
@@ -47,6 +47,7 @@ bench: $(STAMP) ## run the benchmarks
 docs-figures: $(STAMP) ## draw the figures of the documentation again
 	$(BIN)/python docs/figures.py
 	$(BIN)/python benchmarks/drift.py
+	$(BIN)/nystream costs --plain --plot docs/img/costs.png
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -18,76 +18,35 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
 import torch
 from _common import write_results
-from sklearn.model_selection import StratifiedGroupKFold
 
 import nystream as ns
+from nystream.tasks import actions, audio
+from nystream.tasks.electricity import eia930, forecast
 from nystream.train import (
     Classification,
     Detection,
     Forecasting,
     StreamData,
     TrainConfig,
-    WindowData,
     evaluate,
     fit_many,
 )
 
 
-def gtzan(folder: Path, splits: int) -> list[tuple[WindowData, WindowData, WindowData]]:
-    """Stratified splits, 72 / 18 / 10 percent, in which copies of a track stay together."""
-    with np.load(folder / "gtzan_yamnet_tokens.npz") as held:
-        x = held["tokens"].astype(np.float32) * held["dequant_scale"] + held["dequant_offset"]
-        y, copies = held["labels"], held["duplicate_group"]
-    folds = StratifiedGroupKFold(10, shuffle=True, random_state=0).split(x, y, copies)
-    parts = [test for _, test in folds]
-    data = WindowData(x, y)
-    found = []
-    for i in range(splits):
-        test, valid = parts[i], np.concatenate([parts[(i + 1) % 10], parts[(i + 2) % 10]])
-        train = np.setdiff1d(np.arange(len(y)), np.concatenate([test, valid]))
-        found.append((data.subset(train), data.subset(valid), data.subset(test)))
-    return found
-
-
 def electricity(folder: Path) -> tuple[StreamData, StreamData, StreamData]:
     """Total demand an hour ahead from all areas and the time; 80 / 10 / 10 percent, one after another."""
-    with np.load(folder / "eia930_117x43848_hourly.npz") as held:
-        demand, minutes = held["x"], held["time"]
-    angles = [2 * np.pi * (minutes / 60) / period for period in (24, 168)]
-    time_of = np.column_stack([wave(angle) for angle in angles for wave in (np.sin, np.cos)])
-    x = torch.tensor(np.column_stack([demand, time_of])[:-1], dtype=torch.float32)
-    y = torch.tensor(demand.sum(1, keepdims=True)[1:], dtype=torch.float32)
-    edges = [0, int(0.8 * len(x)), int(0.9 * len(x)), len(x)]
-    parts = [slice(a, b) for a, b in pairwise(edges)]
-    train, valid, test = (StreamData([x[part]], [y[part]]) for part in parts)
-    return train, valid, test
+    return forecast(eia930.load(folder)).parts
 
 
 def thumos14(folder: Path) -> tuple[StreamData, StreamData, StreamData]:
     """Actions of every frame, ambiguous ones unknown; 15 percent of the training videos for validation."""
-    with np.load(folder / "thumos14_i3d_pca256_i8.npz") as held:
-        parts = {part: [held[f"{name}_{part}"] for name in ("x", "y", "len")] for part in ("train", "test")}
-        scale = held["scale"]
-
-    def streams(part: str) -> StreamData:
-        tokens, labels, lengths = parts[part]
-        y = torch.tensor(labels, dtype=torch.float32)
-        y[y[:, 21] > 0] = torch.nan
-        x = torch.tensor(tokens.astype(np.float32) * scale)
-        return StreamData(x.split(lengths.tolist()), y.split(lengths.tolist()))
-
-    known = streams("train")
-    order = np.random.default_rng(0).permutation(len(known))
-    cut = round(0.15 * len(known))
-    return known.subset(np.sort(order[cut:])), known.subset(np.sort(order[:cut])), streams("test")
+    return actions.load(folder / "thumos14_i3d_pca256_i8.npz").split(seed=0)
 
 
 def models(variant: str, seeds: int, device: str, trains: list[Any], **options: Any) -> list[ns.StreamModel]:
@@ -166,7 +125,7 @@ def cost(build: Callable[[int], list[ns.StreamModel]], data: Any, config: TrainC
 
 
 def gtzan_task(args: argparse.Namespace) -> dict[str, Any]:
-    splits = gtzan(args.data, args.splits)
+    splits = audio.load(args.data / "gtzan_yamnet_tokens.npz").splits(args.splits)
     sizes = {"embed_dim": 192, "num_heads": 16, "window": 120, "landmarks": 4, "ff_dim": 192}
     options = {**sizes, "input_dim": 128, "output_dim": 10, "dropout": 0.2}
     least = min(len(train) for train, _, _ in splits)

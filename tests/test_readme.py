@@ -18,7 +18,7 @@ from nystream.stream import pool
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOLDERS = "ops|layers|models|landmarks|train|stream|compat|tests|benchmarks|costs"
+FOLDERS = "ops|layers|models|landmarks|train|stream|tasks|compat|tests|benchmarks|costs"
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
 
 

@@ -148,3 +148,45 @@ def test_bad_arguments_are_named() -> None:
         costs.memory("nystrom", 20, 8, 32)
     with pytest.raises(ValueError, match=r"m must be given for variant 'co-fixed-retro'.*got None"):
         costs.memory("co-fixed-retro", 20, 8)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize(
+    ("family", "middle"), [("co-full", "full"), ("co-cont", "nystrom"), ("co-fixed", "nystrom-fixed")]
+)
+def test_a_stack_holds_all_valleys_and_one_peak(family: str, middle: str, sizes: tuple[int, int, int]) -> None:
+    blocks = [costs.memory(name, *sizes) for name in (f"{family}-retro", middle, f"{family}-single")]
+    valley, peak = costs.memory(f"{family}-single", *sizes, layers=3)
+    assert valley == sum(block.valley for block in blocks)
+    assert peak == max(valley - block.valley + block.peak for block in blocks)
+    assert costs.memory(f"{family}-retro", *sizes, layers=3) == (valley, peak)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("layers", [2, 4])
+def test_corrected_only_the_first_block_of_a_stack_keeps_more_than_landmarks(
+    layers: int, sizes: tuple[int, int, int]
+) -> None:
+    _, d, m = sizes
+    for first, variant in (("co-full-retro", "co-full-single"), ("co-cont-retro", "co-cont-single"), ("full", "full")):
+        alone = costs.memory(first, *sizes, corrected=True)
+        assert costs.memory(variant, *sizes, layers=layers, corrected=True).valley == alone.valley
+    alone = costs.memory("co-fixed-retro", *sizes, corrected=True)
+    landmarks = (layers - 1) * (2 * d * m + m**2)
+    stack = costs.memory("co-fixed-single", *sizes, layers=layers, corrected=True)
+    assert stack.valley == alone.valley + landmarks
+    assert stack.peak >= alone.peak + landmarks
+
+
+def test_corrected_last_block_by_its_items() -> None:
+    n, d, m = SIZES[0]
+    held = costs.memory("co-fixed-retro", n, d, m, corrected=True)
+    rows_and_query, delta, row_and_sum, result = 2 * n * d + d, n * m, m + 1, d
+    last = 2 * d * m + m**2 + rows_and_query + delta + row_and_sum + result
+    expected = max(held.peak + 2 * d * m + m**2, held.valley + last)
+    assert costs.memory("co-fixed-single", n, d, m, layers=2, corrected=True).peak == expected
+
+
+def test_layers_are_checked() -> None:
+    with pytest.raises(ValueError, match="layers must be an integer of at least 1, got 0"):
+        costs.memory("full", 10, 4, layers=0)

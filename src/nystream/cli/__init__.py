@@ -15,7 +15,14 @@ DESCRIPTION = (
     "--debug, anywhere, shows a traceback where an error would be one line."
 )
 # package -> the extra that brings it
-EXTRAS = {"rich": "cli", "sklearn": "train", "tensorboard": "train", "tyro": "cli"}
+EXTRAS = {
+    "rich": "cli",
+    "sklearn": "train",
+    "soundfile": "audio",
+    "soxr": "audio",
+    "tensorboard": "train",
+    "tyro": "cli",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,9 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _commands() -> dict[str, Callable[..., Any]]:
     """Imported when they are needed: `--version` works without the extras."""
     from nystream.cli.bench import Bench
+    from nystream.cli.costs import Costs
     from nystream.cli.demo import Demo
 
-    return {"bench": Bench, "demo": Demo}
+    return {"bench": Bench, "costs": Costs, "demo": Demo}
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

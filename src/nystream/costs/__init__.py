@@ -1,10 +1,11 @@
-"""What attention costs: the paper's counts of operations and of memory, and the corrected ones beside them.
+"""What attention costs: the paper's counts of operations and of memory, the corrected ones, and the library's own.
 
 Plain arithmetic on n (window), d (width) and m (landmarks): nothing here needs a model or a tensor.
 """
 
+from nystream.costs.executed import Executed, dense, executed
 from nystream.costs.flops import flops
 from nystream.costs.memory import Memory, memory
 from nystream.costs.state import pool_bytes, state_bytes
 
-__all__ = ["Memory", "flops", "memory", "pool_bytes", "state_bytes"]
+__all__ = ["Executed", "Memory", "dense", "executed", "flops", "memory", "pool_bytes", "state_bytes"]

@@ -59,6 +59,11 @@ def _updated_retro(n: int, d: int, m: int) -> int:
     return n * d * m + 8 * n * d + n * m**2 + n * m + 11 * n + 15 * d * m + 2 * d + inverse + 22 * m
 
 
+def _corrected_co_full_single(n: int, d: int, m: int) -> int:
+    """aV is one row, so that dividing it by φ(a) costs d, where the appendix counts nd."""
+    return 2 * n * d + 2 * n + d
+
+
 def _corrected_updated_single(n: int, d: int, m: int) -> int:
     """The one output row is a product of 1 x m with m x d: dm, where the appendix counts the ndm of all n rows."""
     return _updated_single(n, d, m) - n * d * m + d * m
@@ -105,6 +110,7 @@ PAPER: Mapping[str, Formula] = {
 
 CORRECTED: Mapping[str, Formula] = {
     **PAPER,
+    "co-full-single": _corrected_co_full_single,
     "co-cont-single": _mix(_corrected_updated_single, _co_fixed_single),
     "co-cont-retro": _mix(_corrected_updated_retro, _co_fixed_retro),
 }
@@ -114,10 +120,12 @@ _MIDDLE_BLOCK: Mapping[str, str] = {"co-full": "full", "co-cont": "nystrom", "co
 
 # co-full-single keeps no sums from step to step, so rows that are all new cost it nothing more.
 _LAST_BLOCK_CORRECTED: Mapping[str, Formula] = {
-    "co-full": _co_full_single,
+    "co-full": _corrected_co_full_single,
     "co-cont": _fresh_segment_newest_row,
     "co-fixed": _fresh_fixed_newest_row,
 }
+
+STACKS = ("paper", "deep")
 
 _WITHOUT_LANDMARKS = ("full", "co-full-single", "co-full-retro")
 
@@ -148,6 +156,19 @@ def check_arguments(variant: str, n: int, d: int, m: int | None) -> tuple[int, i
     return window, width, landmarks
 
 
+def middle_block(variant: str) -> str | None:
+    """The plain variant that the middle blocks of a continual variant's stack are made of; None for a plain one."""
+    return _MIDDLE_BLOCK.get(variant.removesuffix("-single").removesuffix("-retro"))
+
+
+def require_stack(variant: str, stack: str) -> None:
+    """A stack of two or more blocks is "paper", or "deep" and made of single-output blocks."""
+    if stack not in STACKS:
+        raise ValueError(f"stack must be one of {', '.join(STACKS)}, got {stack!r}")
+    if stack == "deep" and not variant.endswith("-single"):
+        raise ValueError(f"stack='deep' is made of single-output variants, got variant {variant!r}")
+
+
 def flops(
     variant: str, n: int, d: int, m: int | None = None, layers: int = 1, heads: int = 1, *, corrected: bool = False
 ) -> float:
@@ -160,20 +181,23 @@ def flops(
     family: a retroactive block, then plain blocks of the family, then a single-output block. Plain variants cost
     `layers` times one block. `m` is not needed by the three variants without landmarks, which ignore it.
 
-    `corrected=True` gives our count. It differs from the paper's in three places: the one output row of
-    co-cont-single costs dm and not ndm when landmarks are renewed; φ(Δ) is counted once, not twice, in
-    co-cont-retro; and the last block of a stack meets n rows that have all changed, so it cannot be continual: it
-    attends from its newest row over n fresh rows. Everything else is the paper's own way of counting.
+    `corrected=True` gives our count. It differs from the paper's in four places: to normalise the one output row of
+    co-full-single costs d and not nd; that of co-cont-single costs dm and not ndm when landmarks are renewed; φ(Δ) is
+    counted once, not twice, in co-cont-retro; and the last block of a stack meets n rows that have all changed, so it
+    cannot be continual: it attends from its newest row over n fresh rows. Everything else is the paper's own way of
+    counting. It is the cost of the method, products taken in their cheapest order; `executed` has what the library
+    runs, which in the last block sums the values under every landmark first.
 
     The result is an int, except for co-cont variants, where the mix of the two kinds of steps makes it a float.
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     layers, heads = positive_integer("layers", layers), positive_integer("heads", heads)
     formulas = CORRECTED if corrected else PAPER
-    family = variant.removesuffix("-single").removesuffix("-retro")
-    if layers == 1 or family not in _MIDDLE_BLOCK:
+    plain = middle_block(variant)
+    if layers == 1 or plain is None:
         return heads * layers * formulas[variant](n, d, landmarks)
-    first, middle = formulas[f"{family}-retro"], formulas[_MIDDLE_BLOCK[family]]
+    family = variant.rpartition("-")[0]
+    first, middle = formulas[f"{family}-retro"], formulas[plain]
     last = _LAST_BLOCK_CORRECTED[family] if corrected else formulas[f"{family}-single"]
     blocks = (first(n, d, landmarks), (layers - 2) * middle(n, d, landmarks), last(n, d, landmarks))
     return heads * sum(blocks)

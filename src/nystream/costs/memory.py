@@ -22,12 +22,17 @@ What is corrected, and why:
 - Δ_φ V is m x d: it takes dm numbers, where the two co-cont peaks list nm.
 - co-cont-single keeps no Q, so it holds the sum of q over the segment under way (d); and its peak, unlike every
   other, leaves out the result (d).
+
+A stack holds the valleys of all its blocks and, while one of them works, that block's peak: the peak of the stack is
+the largest sum of one block's peak and the other blocks' valleys. (The paper draws two blocks without saying how it
+adds them up.) Corrected, only the first block of a stack keeps anything but landmarks from step to step, because the
+rows that later blocks see are all new at every step.
 """
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from nystream.costs.flops import check_arguments
+from nystream.costs.flops import check_arguments, middle_block, positive_integer
 
 
 class Memory(NamedTuple):
@@ -108,12 +113,48 @@ CORRECTED: Mapping[str, Formula] = {
 }
 
 
-def memory(variant: str, n: int, d: int, m: int | None = None, *, corrected: bool = False) -> Memory:
-    """Numbers that one attention block holds: (valley, peak), by the paper's totals (module docstring).
+# One query over n rows that are all new, which is what the last block of a stack has: nothing but fixed landmarks
+# is kept; K and V (Q too, for segment means), Δ, the row of B and the result come and go.
+_NEWEST_ROW: Mapping[str, Formula] = {
+    "full": lambda n, d, m: Memory(0, PAPER["co-full-single"](n, d, m).peak),
+    "nystrom": lambda n, d, m: Memory(0, 3 * n * d + n * m + 2 * d * m + d + 6 * m**2 + 2 * m + 1),
+    "nystrom-fixed": lambda n, d, m: Memory(
+        2 * d * m + m**2,
+        2 * n * d + n * m + 2 * d * m + 2 * d + m**2 + m + 1,
+    ),
+}
+
+
+def memory(variant: str, n: int, d: int, m: int | None = None, layers: int = 1, *, corrected: bool = False) -> Memory:
+    """Numbers that the attention of `layers` blocks holds: (valley, peak), by the paper's totals (module docstring).
 
     `corrected=True` gives our count of the same algorithm. `m` is not needed by the three variants without
-    landmarks, which ignore it.
+    landmarks, which ignore it. Stacks are made as in `flops`.
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
-    formulas = CORRECTED if corrected else PAPER
-    return formulas[variant](n, d, landmarks)
+    blocks = [formula(n, d, landmarks) for formula in _blocks(variant, positive_integer("layers", layers), corrected)]
+    held = sum(block.valley for block in blocks)
+    return Memory(held, max(held - block.valley + block.peak for block in blocks))
+
+
+def _blocks(variant: str, layers: int, corrected: bool) -> list[Formula]:
+    """The formula of every block of a stack."""
+    formulas, plain = CORRECTED if corrected else PAPER, middle_block(variant)
+    if layers == 1:
+        return [formulas[variant]]
+    if plain is None:
+        return [formulas[variant]] + (layers - 1) * [_fresh(variant) if corrected else formulas[variant]]
+    family = variant.rpartition("-")[0]
+    middle, last = formulas[plain], formulas[f"{family}-single"]
+    if corrected:
+        middle, last = _fresh(plain), _NEWEST_ROW[plain]
+    return [formulas[f"{family}-retro"], *(layers - 2) * [middle], last]
+
+
+def _fresh(plain: str) -> Formula:
+    """A plain block whose n rows come from the block before it: it keeps its landmarks, if they are fixed."""
+
+    def held(n: int, d: int, m: int) -> Memory:
+        return Memory(_NEWEST_ROW[plain](n, d, m).valley, CORRECTED[plain](n, d, m).peak)
+
+    return held

@@ -13,13 +13,17 @@ With n the window, d the width, h the heads, m the landmarks and S the partials 
 Tokens are kept in the dtype of the model, sums in float32 at least. S is 0 for "recompute", 1 for "subtract" and
 4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2), rounded. 8 bytes hold the time.
 
+A paper stack of two or more blocks keeps the state of its first attention, and nd tokens for the residual around it:
+what later blocks see is new at every step. A deep stack keeps the state of every block.
+
 A compiled pool keeps the same numbers in float32, always with partials. It lays the heads out in tiles of T = lcm(h, 8)
 lanes, so d becomes the next multiple of T and h becomes T where T > h; with 8 or 16 heads neither changes.
 """
 
 import math
+from functools import partial
 
-from nystream.costs.flops import check_arguments
+from nystream.costs.flops import check_arguments, middle_block, positive_integer, require_stack
 
 _TOKENS = {"co-full-single": 2, "co-fixed-single": 1, "co-fixed-retro": 1, "co-cont-single": 2}
 _LOGITS = {"co-fixed-single": 1, "co-fixed-retro": 2, "co-cont-single": 1, "co-cont-retro": 3}
@@ -47,8 +51,19 @@ def state_bytes(
     form: str = "recompute",
     token_bytes: int = 4,
     sum_bytes: int = 4,
+    layers: int = 1,
+    stack: str = "paper",
 ) -> int:
-    """Bytes of one stream's state. d is the width of all heads; `form` is `AttentionConfig.form`."""
+    """Bytes of one stream's state. d is the width of all heads; `form` is `AttentionConfig.form`.
+
+    One layer is the attention alone; more of them are the encoder's state, as `flops` makes its stacks.
+    """
+    if positive_integer("layers", layers) > 1:
+        require_stack(variant, stack)
+        first = variant if stack == "deep" or middle_block(variant) is None else f"{variant.rpartition('-')[0]}-retro"
+        one = partial(state_bytes, update_size=update_size, form=form, token_bytes=token_bytes, sum_bytes=sum_bytes)
+        block = one(first, n, d, m, heads)
+        return layers * block if stack == "deep" else block + n * d * token_bytes
     n, d, landmarks = check_arguments(variant, n, d, m)
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}, as AttentionConfig.form gives it, got {form!r}")

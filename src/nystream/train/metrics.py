@@ -12,18 +12,38 @@ def accuracy(output: Tensor, y: Tensor) -> float:
     return float((output.argmax(-1) == y)[known].double().mean())
 
 
-def mean_average_precision(score: Tensor, hot: Tensor) -> float:
-    """Mean over the classes that occur of the area under precision and recall: scores and zeros and ones [N, C]."""
-    try:
-        from sklearn.metrics import average_precision_score
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "average precision needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
-        ) from error
+def average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> Tensor:
+    """[C] of scores and zeros and ones [N, C]: for every class the mean, over its frames, of the precision at them.
+
+    Precision is TP / (TP + FP) among the frames that score as high or higher; calibrated it is TP / (TP + FP / w), with
+    w the class's negatives for each positive, so that chance gives about a half however rare the class is. Frames of
+    equal score count together, in whatever order they come. NaN where a class does not occur or a score is NaN.
+    """
+    if score.dim() != 2 or score.shape != hot.shape:
+        raise ValueError(f"score is {list(score.shape)} and hot {list(hot.shape)}, but both must be [N, C]")
+    if not bool(((hot == 0) | (hot == 1)).all()):
+        raise ValueError("hot must be zeros and ones, but has other values")
+    ranked, order = score.T.contiguous().sort(descending=True)  # [C, N]
+    hit = hot.T.gather(1, order).double()
+    true = hit.cumsum(1)
+    places = torch.arange(1, len(score) + 1, device=score.device)
+    false = places - true
+    positives, negatives = true[:, -1:], false[:, -1:]
+    weight = positives / negatives.clamp(min=1) if calibrated else 1.0  # 1 / w
+    precision = true / (true + false * weight)
+    ends = torch.ones_like(ranked, dtype=torch.bool)  # the last place of its score
+    ends[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
+    last = torch.where(ends, places, len(score)).flip(1).cummin(1).values.flip(1) - 1
+    found = (hit * precision.gather(1, last)).sum(1) / positives.squeeze(1)
+    return found.masked_fill(score.isnan().any(0), torch.nan)
+
+
+def mean_average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> float:
+    """Mean over the classes that occur of their average precision: scores and zeros and ones [N, C]."""
     there = hot.bool().any(0)
     if not bool(there.any()):
         raise ValueError("none of the classes occurs, so there is no average precision; check the targets")
-    return float(average_precision_score(hot[:, there].numpy(), score[:, there].numpy(), average="macro"))
+    return float(average_precision(score[:, there], hot[:, there], calibrated).mean())
 
 
 def known(y: Tensor) -> Tensor:

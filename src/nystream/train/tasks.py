@@ -64,6 +64,8 @@ class Classification:
 class Detection:
     """Classes of every token of a stream. Selected by the mean average precision, the background left out.
 
+    The calibrated mean, `cmap`, is that of online action detection, in which a rare class counts like a frequent one.
+
     y is [N], one class a token, −1 where it is not known; or floats [N, C] of zeros and ones, several at once, NaN
     where they are not known. "softmax" shares one among all classes; "sigmoid" judges each by itself.
     """
@@ -105,8 +107,12 @@ class Detection:
         known, hot = metrics.known(y), metrics.one_hot(y, output.shape[-1])
         score = output.float().softmax(-1) if self.kind == "softmax" else output.float().sigmoid()
         classes = [c for c in range(output.shape[-1]) if c != self.background]
-        found = metrics.mean_average_precision(score[known][:, classes], hot[known][:, classes])
-        return {"map": found, **_mean_loss(self, output, y)}
+        score, hot = score[known][:, classes], hot[known][:, classes]
+        found = {
+            "map": metrics.mean_average_precision(score, hot),
+            "cmap": metrics.mean_average_precision(score, hot, calibrated=True),
+        }
+        return {**found, **_mean_loss(self, output, y)}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from nystream.ops.attention.full import RingState, init_state, push, recompute, 
 from nystream.ops.landmarks import segment_means
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
+from nystream.ops.tracing import tracing
 
 __all__ = ["RingState", "factors", "forward", "init_state", "newest", "step", "steps"]
 
@@ -40,8 +41,10 @@ def newest(q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tenso
     out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)
     if lengths is None:
         return out
-    filling = (lengths < cfg.window)[:, None, None, None]
-    return torch.where(filling, exact(q, k, v, cfg, lengths), out)
+    filling = lengths < cfg.window
+    if not tracing() and not bool(filling.any()):
+        return out
+    return torch.where(filling[:, None, None, None], exact(q, k, v, cfg, lengths), out)
 
 
 def landmarks(q: Tensor, k: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,113 @@
+"""The paper's figure of costs: operations and peak memory against the window, for one and for two blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nystream import state as states
+from nystream.costs.flops import flops
+from nystream.costs.memory import memory
+
+FORMATS = (".pdf", ".png", ".svg")
+DATE = {".pdf": "CreationDate", ".svg": "Date"}
+WIDTH, LANDMARKS = 200, 8
+WINDOWS = tuple(range(LANDMARKS, 1001, 8))
+
+# Hues that everybody tells apart; landmarks that are fixed have dashes, in a darker shade that shows on top of a line.
+LINES: tuple[tuple[str, str, str, str], ...] = (
+    ("full", "full", "#333333", "-"),
+    ("nystrom", "nystrom", "#E69F00", "-"),
+    ("nystrom-fixed", "nystrom-fixed", "#9A5B00", "--"),
+    ("co-full-single", "co-full", "#009E73", "-"),
+    ("co-cont-single", "co-cont", "#56B4E9", "-"),
+    ("co-fixed-single", "co-fixed", "#00507D", "--"),
+)
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "nystream",
+}
+
+
+def require(path: Path) -> None:
+    """Fail before anything is printed where no figure could be drawn."""
+    if path.suffix not in FORMATS:
+        raise ValueError(f"plot={path} must end in one of {', '.join(FORMATS)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("a plot needs matplotlib: pip install 'nystream[plot]'", name="matplotlib") from error
+
+
+def draw(
+    path: Path,
+    *,
+    d: int = WIDTH,
+    m: int = LANDMARKS,
+    windows: Sequence[int] = WINDOWS,
+    corrected: bool = False,
+) -> None:
+    """Write the four panels, both scales logarithmic; the ending of `path` picks the format.
+
+    Of the paper's own counts, or of ours with `corrected`. Memory is in numbers, as it is counted.
+    """
+    require(path)
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    def operations(variant: str, n: int, layers: int) -> float:
+        return flops(variant, n, d, m, layers, corrected=corrected)
+
+    def peak(variant: str, n: int, layers: int) -> float:
+        return memory(variant, n, d, m, layers, corrected=corrected).peak
+
+    ns = [n for n in windows if n >= m]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.6, 7.0), layout="constrained")
+        FigureCanvasAgg(figure)  # no window, whatever the user's backend
+        axes = figure.subplots(2, 2, sharex=True, sharey="row")
+        letters = iter("abcd")
+        for row, (name, count) in enumerate((("operations a step", operations), ("peak memory", peak))):
+            for axis, layers in zip(axes[row], (1, 2), strict=True):
+                for variant, label, colour, dashes in LINES:
+                    values = [count(variant, n, layers) for n in ns]
+                    axis.plot(ns, values, color=colour, linestyle=dashes, linewidth=1.6, label=label)
+                blocks = "1 block" if layers == 1 else f"{layers} blocks"
+                axis.set_title(f"({next(letters)}) {name}, {blocks}")
+                _scales(axis)
+            axes[row][0].set_ylabel("multiply-adds" if row == 0 else "numbers held")
+        for axis in axes[1]:
+            axis.set_xlabel("window n")
+        handles, labels = axes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(LINES), handlelength=2.4)
+        whose = "our counts" if corrected else "as the paper counts"
+        figure.suptitle(f"Attention alone, d = {d}, m = {m}: {whose}", x=0.01, ha="left", fontsize=11, weight="bold")
+        # Without the date, so that the same figure gives the same file.
+        options: dict[str, Any] = {} if path.suffix == ".png" else {"metadata": {DATE[path.suffix]: None}}
+        states.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:], **options))
+
+
+def _scales(axis: Any) -> None:
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1,000"])
+    axis.minorticks_off()
+    axis.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axis.tick_params(labelleft=True)
+    axis.grid(color="0.92", linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+def _short(number: float) -> str:
+    for unit, size in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"

@@ -1,0 +1,1 @@
+"""The tasks of the paper: their data, features, scores and baselines."""
