@@ -43,6 +43,7 @@ demo: $(STAMP) ## stream tokens through all nine variants and print one table
 
 bench: $(STAMP) ## run the benchmarks
 	set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
+	$(BIN)/nystream bench --json results/bench.json --plot docs/img/bench.png
 
 docs-figures: $(STAMP) ## draw the figures of the documentation again
 	$(BIN)/python docs/figures.py
