@@ -13,6 +13,7 @@ torch_audioset), so that one of their checkpoints becomes a file by
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Self
@@ -31,7 +32,7 @@ TOKEN_SAMPLES = (FRAMES - 1) * HOP + FRAME  # what a token hears: 15600, 0.975 s
 AT_ONCE = 32  # tokens that go through the network together
 
 
-class Embedder(nn.Module):
+class Embedder(nn.Module, ABC):
     """Sound in, tokens out. A subclass says what happens to a patch of 96 frames."""
 
     dim: ClassVar[int]  # of a token
@@ -54,9 +55,9 @@ class Embedder(nn.Module):
             raise ValueError(f"{path} does not hold the weights of {cls.__name__}: {error}") from error
         return embedder.requires_grad_(False).eval()
 
+    @abstractmethod
     def patch_token(self, patch: Tensor) -> Tensor:
         """Log-mel patches [B, 1, 96, 64] to tokens [B, dim]."""
-        raise NotImplementedError
 
     def forward(self, samples: Tensor) -> Tensor:
         """[T] samples at 16 kHz, -1 to 1, to [T // 4000, dim]: a token for every whole quarter of a second."""
