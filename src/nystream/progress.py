@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 log = logging.getLogger("nystream")
@@ -15,17 +16,26 @@ QUIET = 10.0  # seconds between two lines in the log
 
 Advance = Callable[..., None]  # advance(steps=1, note="")
 
+_live: ContextVar[Any] = ContextVar("live", default=None)  # the display that is on the terminal: there is but one
+
 
 @contextmanager
 def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Advance]:
     """Report progress on `what`: call the given function after every step, or after several, with a note if any.
 
     `show`: True for a bar, False for none, None for a bar where standard error is a terminal. Without a bar, the
-    "nystream" logger gets a line now and then, at level INFO.
+    "nystream" logger gets a line now and then, at level INFO. A job within a job has a bar beneath, while it lasts.
     """
     shown = sys.stderr.isatty() if show is None else show
     if not shown:
         yield _lines(what, total)
+        return
+    if (outer := _live.get()) is not None:
+        task = outer.add_task(what, total=total, note="")
+        try:
+            yield _bar(outer, task)
+        finally:
+            outer.remove_task(task)
         return
     try:
         from rich.console import Console
@@ -48,14 +58,22 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
         # The note gives way where the terminal is narrow.
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=False, expand=True) as bar:
-        task = bar.add_task(what, total=total, note="")
+    # Estimates over many minutes: cells of a table come one in a while.
+    display = Progress(*columns, console=Console(stderr=True), expand=True, speed_estimate_period=3600)
+    with display as bar:
+        held = _live.set(bar)
+        try:
+            yield _bar(bar, bar.add_task(what, total=total, note=""))
+        finally:
+            _live.reset(held)
 
-        def advance(steps: int = 1, note: str | None = None) -> None:
-            fields: dict[str, Any] = {} if note is None else {"note": note}
-            bar.update(task, advance=steps, **fields)
 
-        yield advance
+def _bar(display: Any, task: Any) -> Advance:
+    def advance(steps: int = 1, note: str | None = None) -> None:
+        fields: dict[str, Any] = {} if note is None else {"note": note}
+        display.update(task, advance=steps, **fields)
+
+    return advance
 
 
 def _lines(what: str, total: int | None) -> Advance:

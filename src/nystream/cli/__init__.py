@@ -16,6 +16,7 @@ DESCRIPTION = (
 )
 # package -> the extra that brings it
 EXTRAS = {
+    "ray": "ray",
     "rich": "cli",
     "sklearn": "train",
     "soundfile": "audio",
@@ -67,8 +68,10 @@ def _commands() -> dict[str, Callable[..., Any]]:
     from nystream.cli.bench import Bench
     from nystream.cli.costs import Costs
     from nystream.cli.demo import Demo
+    from nystream.cli.report import Report
+    from nystream.cli.reproduce import Reproduce
 
-    return {"bench": Bench, "costs": Costs, "demo": Demo}
+    return {"bench": Bench, "costs": Costs, "demo": Demo, "report": Report, "reproduce": Reproduce}
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

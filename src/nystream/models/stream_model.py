@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nystream import state as states
 from nystream.config import AttentionConfig, ModelConfig, ModelInfo
+from nystream.config.attention import Pinv
 from nystream.config.model import with_variant
 from nystream.layers import checks
 from nystream.layers.encoder import StreamEncoder
@@ -181,6 +182,8 @@ class StreamModel(
         variant: str | None = None,
         window: int | None = None,
         landmarks: int | None = None,
+        pinv: Pinv | None = None,
+        pinv_ridge: float | None = None,
         layer: int | None = None,
     ) -> StreamModel:
         """A copy with the same weights and another attention, in all blocks or in one.
@@ -189,6 +192,7 @@ class StreamModel(
             variant: another variant. Fixed landmarks must then be fitted, unless this model has some to copy.
             window: another n, where nothing that was learned depends on it: not for continual landmarks.
             landmarks: another m. Fixed landmarks must then be fitted again.
+            pinv, pinv_ridge: another inverse of Γ.
             layer: the block to change; all of them unless told.
         """
         given = self.config.attention
@@ -197,7 +201,7 @@ class StreamModel(
             checks.layer(layer, len(configs))
         for place, cfg in enumerate(configs):
             if layer is None or place == layer:
-                configs[place] = _changed(cfg, variant, window, landmarks)
+                configs[place] = _changed(cfg, variant, window, landmarks=landmarks, pinv=pinv, pinv_ridge=pinv_ridge)
         config = dataclasses.replace(self.config, attention=tuple(configs))
         weight = self.input_proj.weight
         model = StreamModel(config, self.info, device=weight.device, dtype=weight.dtype)
@@ -244,7 +248,7 @@ class StreamModel(
         return self.output_scaler.restore(self.head(y))
 
 
-def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, landmarks: int | None) -> AttentionConfig:
+def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, **others: Any) -> AttentionConfig:
     new = with_variant(cfg, variant) if variant is not None else cfg
     if window is not None and window != cfg.window:
         if new.low_rank and not new.fixed:
@@ -253,4 +257,4 @@ def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, land
                 f" so it must stay; fixed landmarks allow another"
             )
         new = dataclasses.replace(new, window=window)
-    return new if landmarks is None else dataclasses.replace(new, landmarks=landmarks)
+    return dataclasses.replace(new, **{name: value for name, value in others.items() if value is not None})

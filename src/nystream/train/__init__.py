@@ -2,24 +2,28 @@
 
 from nystream.train.config import TrainConfig
 from nystream.train.data import StreamData, WindowData
+from nystream.train.distill import Distillation, distilled
 from nystream.train.loop import FitResult, fit
 from nystream.train.many import fit_many
 from nystream.train.predict import evaluate, predict
 from nystream.train.tasks import Classification, Detection, Forecasting, Task
-from nystream.train.two_phase import train_two_phase
+from nystream.train.two_phase import fix_landmarks, train_two_phase
 
 __all__ = [
     "Classification",
     "Detection",
+    "Distillation",
     "FitResult",
     "Forecasting",
     "StreamData",
     "Task",
     "TrainConfig",
     "WindowData",
+    "distilled",
     "evaluate",
     "fit",
     "fit_many",
+    "fix_landmarks",
     "predict",
     "train_two_phase",
 ]

@@ -36,8 +36,7 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
         if given.x.shape[1] % r:
             raise ValueError(f"{name} has windows of {given.x.shape[1]} tokens, not a multiple of update_size={r}")
     else:
-        place = torch.arange(len(y)) - given.start.repeat_interleave(given.length)
-        used = (place >= skip) & (place < (given.length // r * r).repeat_interleave(given.length))
+        used = scored_tokens(given, r, skip)
         if not bool(used.any()):
             raise ValueError(f"{name} has no stream longer than the {skip} tokens that fill a window; set short=")
         y = y[used.to(y.device)]
@@ -47,6 +46,12 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
         except ValueError as error:
             where = f" after the first {skip} tokens of its streams" if len(y) < len(given.y) else ""
             raise ValueError(f"{name}{where}: {error}") from error
+
+
+def scored_tokens(given: StreamData, r: int, skip: int) -> torch.Tensor:
+    """[tokens]: whether `predict` has an output for a token, r of which arrive together."""
+    place = torch.arange(len(given.y)) - given.start.repeat_interleave(given.length)
+    return (place >= skip) & (place < (given.length // r * r).repeat_interleave(given.length))
 
 
 def config(given: TrainConfig, valid: Any) -> None:

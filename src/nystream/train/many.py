@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from nystream.models import StreamModel
 from nystream.train import checks
 from nystream.train.config import TrainConfig
-from nystream.train.data import Data, seeded
+from nystream.train.data import Data, WindowData, seeded
 from nystream.train.distributed import World, started
 from nystream.train.loop import FitResult, Line, described, results, run
 from nystream.train.objective import Objective
@@ -29,6 +29,8 @@ from nystream.train.predict import evaluate
 from nystream.train.sampler import Sampler, order, sampler, updates, warm_up
 from nystream.train.single import autocast, part_of
 from nystream.train.tasks import Task
+
+WINDOWS = 256  # that are validated at once, at least: they need no gradients
 
 
 class Many:
@@ -100,6 +102,8 @@ class Many:
         if self.valids is None:
             return None
         skip, size = warm_up(self.models[0].config, self.config), 2 * self.config.batch_size
+        if isinstance(self.valids[0], WindowData):
+            size = max(size, WINDOWS)
         scores = []
         for member, (model, valid) in enumerate(zip(self.models, self.valids, strict=True)):
             self._lend(model, self.parameters, member)

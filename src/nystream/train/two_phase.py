@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from nystream.config.attention import Pinv
 from nystream.config.checks import one_of, positive_int
 from nystream.landmarks import fit_landmarks
 from nystream.models import StreamModel
@@ -72,37 +73,90 @@ def train_two_phase(
     tuning = fine_tune or dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr / 3)
     many = not isinstance(model, StreamModel)
     models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
-    _check(models, tokens, method)
-    if seeds is not None and not many:
-        raise ValueError("seeds= is for several models; one model has the seed of its config")
-    chosen = member_seeds(config, len(models), seeds)
+    _check(models, tokens, method, None)
+    chosen = _seeds(models, config, seeds, many)
     given = list(train) if isinstance(train, Sequence) else [train] * len(models)
     _check_runs(models[0], given, valid, task, (config, tuning))
     about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
+    options: dict[str, Any] = {"task": task, "tensorboard": tensorboard, "progress": progress}
+    where = None if folder is None else Path(folder) / "phase-1"
+    if many:
+        fit_many(models, train, valid, config, seeds=chosen, folder=where, about=about, **options)
+    else:
+        fit(models[0], train, valid, config, folder=where, about=about, **options)  # type: ignore[arg-type]
+    return fix_landmarks(
+        models if many else models[0],
+        train,
+        valid,
+        config=tuning,
+        seeds=chosen if many else None,
+        tokens=tokens,
+        method=method,
+        learn_landmarks=learn_landmarks,
+        folder=folder,
+        **options,
+    )
+
+
+def fix_landmarks(
+    model: OneOrMany,
+    train: Data | Sequence[Data],
+    valid: Data | Sequence[Data] | None = None,
+    *,
+    task: Task,
+    config: TrainConfig | None = None,
+    seeds: Sequence[int] | None = None,
+    tokens: int = 50_000,
+    method: Literal["qk", "x"] = "qk",
+    learn_landmarks: bool = False,
+    pinv: Pinv | None = None,
+    pinv_ridge: float | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    tensorboard: bool = True,
+    progress: bool | None = None,
+) -> Any:
+    """Phase two alone: make the landmarks of a trained model fixed, block after block; the new model, or models.
+
+    Args:
+        model: a trained co-cont or nystrom model, or several of one config; left as it is.
+        config: each fine-tuning.
+        pinv, pinv_ridge: another inverse of Γ than the trained model's, for the blocks whose landmarks are fixed.
+
+    Everything else is as in `train_two_phase`.
+    """
+    config = config or TrainConfig()
+    many = not isinstance(model, StreamModel)
+    models: list[StreamModel] = list(model) if many else [model]  # type: ignore[arg-type, list-item]
+    _check(models, tokens, method, pinv)
+    chosen = _seeds(models, config, seeds, many)
+    given = list(train) if isinstance(train, Sequence) else [train] * len(models)
+    _check_runs(models[0], given, valid, task, (config,))
+    about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
     options: dict[str, Any] = {"task": task, "about": about, "tensorboard": tensorboard, "progress": progress}
-
-    def trained(now: list[StreamModel], how: TrainConfig, name: str) -> None:
-        where = None if folder is None else Path(folder) / name
-        if many:
-            fit_many(now, train, valid, how, seeds=chosen, folder=where, **options)
-        else:
-            fit(now[0], train, valid, how, folder=where, **options)  # type: ignore[arg-type]
-
-    trained(models, config, "phase-1")
     r = models[0].config.update_size
     for layer in range(len(models[0].config.blocks)):
-        models = [_fixed(one, layer) for one in models]
+        models = [_fixed(one, layer, pinv, pinv_ridge) for one in models]
         for one, data, seed in zip(models, given, chosen, strict=True):
             batches = data.batches(config.batch_size, r)
             shown = progress if rank() == 0 else False
             fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=shown)
         _learn(models, layer + 1 if learn_landmarks else 0)
-        trained(models, tuning, f"phase-2-block-{layer}")
+        where = None if folder is None else Path(folder) / f"phase-2-block-{layer}"
+        if many:
+            fit_many(models, train, valid, config, seeds=chosen, folder=where, **options)
+        else:
+            fit(models[0], train, valid, config, folder=where, **options)  # type: ignore[arg-type]
         _learn(models, 0)
     return models if many else models[0]
 
 
-def _check(models: list[StreamModel], tokens: int, method: str) -> None:
+def _seeds(models: list[StreamModel], config: TrainConfig, seeds: Sequence[int] | None, many: bool) -> list[int]:
+    if seeds is not None and not many:
+        raise ValueError("seeds= is for several models; one model has the seed of its config")
+    return member_seeds(config, len(models), seeds)
+
+
+def _check(models: list[StreamModel], tokens: int, method: str, pinv: Pinv | None) -> None:
     """Refuse now what the second phase would refuse after the first."""
     one_of("method", method, ("qk", "x"))
     positive_int("tokens", tokens)
@@ -116,12 +170,12 @@ def _check(models: list[StreamModel], tokens: int, method: str) -> None:
                 )
             if cfg.m > tokens:
                 raise ValueError(f"tokens={tokens} is less than the m={cfg.m} landmarks of a block")
-            if cfg.pinv == "none" and method == "qk":
+            if (pinv or cfg.pinv) == "none" and method == "qk":
                 raise ValueError("method='qk' gives no pairs of landmarks, which pinv='none' needs: use method='x'")
 
 
 def _check_runs(
-    model: StreamModel, trains: list[Data], valid: Any, task: Task, configs: tuple[TrainConfig, TrainConfig]
+    model: StreamModel, trains: list[Data], valid: Any, task: Task, configs: tuple[TrainConfig, ...]
 ) -> None:
     """Both phases can be trained on what is given."""
     for how in configs:
@@ -131,11 +185,11 @@ def _check_runs(
             sampler(data, model.config, how)
 
 
-def _fixed(model: StreamModel, layer: int) -> StreamModel:
+def _fixed(model: StreamModel, layer: int, pinv: Pinv | None, pinv_ridge: float | None) -> StreamModel:
     """The model with fixed landmarks, still to be found, in one block."""
     given = model.config.attention
     cfg = given[layer] if isinstance(given, tuple) else given
-    return model.convert(variant=FIXED[cfg.variant], layer=layer)
+    return model.convert(variant=FIXED[cfg.variant], pinv=pinv, pinv_ridge=pinv_ridge, layer=layer)
 
 
 def _learn(models: list[StreamModel], layers: int) -> None:

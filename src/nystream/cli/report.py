@@ -1,0 +1,132 @@
+"""`nystream report`: the results of a folder as Markdown and one HTML page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Lines
+from rich.text import Text
+from tyro.conf import Positional, arg
+
+from nystream import state as states
+from nystream.bench.record import require_writable
+from nystream.reproduce import paper
+from nystream.reproduce.report import html, markdown, numbers, plots, records
+from nystream.reproduce.report.compare import comparisons, headline
+from nystream.reproduce.report.document import MISSING
+from nystream.reproduce.report.grouping import Table, tables
+from nystream.reproduce.report.sections import document, sentence
+
+WIDTH = 80
+
+
+@dataclass
+class Report:
+    """Render results as tables and plots, the paper's numbers beside ours: Markdown, and one HTML page that needs no
+    other file.
+
+    Example: nystream report results --plots plots
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("results")
+    """Where nystream reproduce wrote its records. Other JSON files in it are left alone."""
+    markdown: Path | None = Path("report.md")
+    """Write the Markdown here; None for none. It shows the plots if --plots puts them into a folder."""
+    html: Path | None = Path("report.html")
+    """Write the page here; None for none."""
+    plots: Path | None = None
+    """Write every plot into this folder, as PNG and SVG."""
+    no_plots: bool = False
+    """Tables only, which needs no matplotlib."""
+    plain: bool = False
+    """No colours, as in a pipe."""
+
+    def run(self) -> None:
+        found = records.read(self.folder)
+        self.check()
+        grouped = tables(found)
+        pictures = {} if self.no_plots else {plot.name: plots.drawn(plot) for plot in plots.every(grouped)}
+        page = document(found, figures=not self.no_plots)
+        written: list[Path] = []
+        if self.plots is not None:
+            self.plots.mkdir(exist_ok=True)
+            for picture in pictures.values():
+                picture.write(self.plots)
+            written.append(self.plots)
+        if self.markdown is not None:
+            images = {name: _address(self.plots / f"{name}.png", self.markdown) for name in pictures if self.plots}
+            _write(self.markdown, markdown.render(page, images))
+            written.append(self.markdown)
+        if self.html is not None:
+            _write(self.html, html.render(page, {name: one.inline() for name, one in pictures.items()}))
+            written.append(self.html)
+        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
+        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        for table in grouped:
+            summary(console, table)
+        for path in written:
+            console.print(f"wrote {path}", style="dim", highlight=False, soft_wrap=True)
+
+    def check(self) -> None:
+        """Fail before anything is drawn."""
+        if self.no_plots and self.plots is not None:
+            raise ValueError(f"plots={self.plots} and no_plots exclude each other")
+        for name, path in (("markdown", self.markdown), ("html", self.html)):
+            if path is not None:
+                require_writable(name, path)
+        if self.plots is not None:
+            require_writable("plots", self.plots / "plot.png") if self.plots.is_dir() else _require_new(self.plots)
+
+
+def summary(console: Console, table: Table) -> None:
+    """A task in a few lines: the models that stream, and what low rank costs them."""
+    metric = table.metric
+    console.print(Text(f"{table.group.title}: {metric.head}, {metric.better}", style="bold"))
+    lines = Lines(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    lines.add_column("model", style="bold", no_wrap=True)
+    for name in ("blocks", "paper", "ours", "µs a step", "ratio"):
+        lines.add_column(name, justify="right", no_wrap=True)
+    for (model, layers), one in table.cells.items():
+        printed = None if table.group.extra else paper.score(table.group.task, model, layers)
+        step = one.raw["step"]
+        lines.add_row(
+            one.label,
+            str(layers),
+            str(printed or MISSING),
+            numbers.score(one.score, metric),
+            numbers.microseconds(step),
+            numbers.times(step["relative"] if step else None),
+        )
+    console.print(lines)
+    told = [sentence(one) for one in headline(comparisons(table))]
+    if table.baselines:
+        beside = (f"{one.label} {numbers.score(one.score, metric)}" for one in table.baselines)
+        told.append(f"beside: {', '.join(beside)}")
+    if table.others:
+        told.append(f"{len(table.others)} cells with other settings are in the report")
+    for line in told:
+        console.print(Text(line), style="dim", width=min(WIDTH, console.width))
+    console.print()
+
+
+def _address(plot: Path, page: Path) -> str:
+    """Of a plot, as a page sees it."""
+    return Path(os.path.relpath(plot.resolve(), page.resolve().parent)).as_posix()
+
+
+def _write(path: Path, text: str) -> None:
+    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def _require_new(folder: Path) -> None:
+    if folder.exists():
+        raise NotADirectoryError(f"plots={folder} is a file, but must be a folder")
+    if not folder.resolve().parent.is_dir():
+        raise FileNotFoundError(f"plots={folder}: the folder that would hold it does not exist; make it first")

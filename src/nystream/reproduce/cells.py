@@ -1,0 +1,150 @@
+"""What is reproduced: a cell is one model with one setting, trained and scored over all splits and seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nystream.config.attention import PINVS
+from nystream.config.checks import one_of, positive_int
+
+# The paper's names of its six models, in the order of its tables.
+MODELS: dict[str, str] = {
+    "full": "Att",
+    "co-full-single": "Co",
+    "nystrom": "Ny",
+    "nystrom-fixed": "Ny-Fix",
+    "co-cont-single": "CoNy-Cont",
+    "co-fixed-single": "CoNy-Fix",
+}
+
+# A plain model computes over a window what its twin computes over a stream, so the twin is trained: n times cheaper
+# where a stream has a target at every token. Only `nystrom` differs: its segments are those of the window.
+TWINS = {"full": "co-full-single", "nystrom": "co-cont-single", "nystrom-fixed": "co-fixed-single"}
+
+FULL = ("full", "co-full-single")
+FIXED = ("nystrom-fixed", "co-fixed-single")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One model with one setting.
+
+    Args:
+        task: "gtzan", "thumos14" or "electricity".
+        model: one of `MODELS`, by the variant of its last block.
+        layers: blocks.
+        landmarks: m; None for full attention.
+        window, embed_dim, num_heads: n, d and the heads.
+        pinv, pinv_ridge: the inverse of Γ of fixed landmarks. Phase one always has the paper's.
+        method: how fixed landmarks are found, as in `fit_landmarks`.
+        learned: whether fixed landmarks are trained on from the cluster centres.
+        distilled: whether the model also learns from one with full attention.
+        protocol: which splits: "splits" or "filtered" (GTZAN), "seeds" (the others).
+        tokens: "paper", or "lags" for the richer tokens of electricity.
+    """
+
+    task: str
+    model: str
+    layers: int
+    landmarks: int | None
+    window: int
+    embed_dim: int
+    num_heads: int
+    pinv: str = "newton"
+    pinv_ridge: float = 0.1
+    method: Literal["qk", "x"] = "qk"
+    learned: bool = False
+    distilled: bool = False
+    protocol: str = "splits"
+    tokens: str = "paper"
+
+    def __post_init__(self) -> None:
+        one_of("model", self.model, tuple(MODELS))
+        one_of("pinv", self.pinv, PINVS)
+        one_of("method", self.method, ("qk", "x"))
+        for name in ("layers", "window", "embed_dim", "num_heads"):
+            positive_int(name, getattr(self, name))
+        if (self.landmarks is None) != (self.model in FULL):
+            raise ValueError(f"landmarks={self.landmarks!r} does not go with model {self.model!r}")
+        if self.landmarks is not None and not 1 <= self.landmarks <= self.window:
+            raise ValueError(f"landmarks={self.landmarks} must be 1 to {self.window}, the window")
+        changed = self.pinv != "newton" or self.method != "qk" or self.learned
+        if changed and self.model not in FIXED:
+            raise ValueError(f"model {self.model!r} has no fixed landmarks, for which pinv, method and learned are")
+        if self.pinv == "none" and self.method == "qk":
+            raise ValueError("pinv='none' needs landmarks in pairs: method='x'")
+        if self.distilled and self.model in FULL:
+            raise ValueError(f"distilled: model {self.model!r} has full attention, which is the teacher")
+
+    @property
+    def fixed(self) -> bool:
+        return self.model in FIXED
+
+    @property
+    def twin(self) -> Cell:
+        """The continual cell whose training this one shares."""
+        return dataclasses.replace(self, model=TWINS.get(self.model, self.model))
+
+    @property
+    def teacher(self) -> Cell:
+        """The continual cell with full attention and all else the same."""
+        return dataclasses.replace(self.phase_one, model="co-full-single", landmarks=None, distilled=False)
+
+    @property
+    def phase_one(self) -> Cell:
+        """What the first phase of fixed landmarks trains, with the inverse of the paper."""
+        model = "co-cont-single" if self.fixed else self.twin.model
+        return dataclasses.replace(self, model=model, pinv="newton", pinv_ridge=0.1, method="qk", learned=False)
+
+    def named(self, usual: Cell) -> str:
+        """A name for files: what it is, and what differs from the `usual` cell of the same model and depth."""
+        parts = [self.task, str(self.layers), self.model.removesuffix("-single")]
+        for field, letter in (("window", "n"), ("embed_dim", "d"), ("num_heads", "h"), ("landmarks", "m")):
+            if getattr(self, field) != getattr(usual, field):
+                parts.append(f"{letter}{getattr(self, field)}")
+        if self.pinv == "ridge":
+            parts.append(f"ridge{self.pinv_ridge:g}")
+        elif self.pinv != usual.pinv:
+            parts.append(self.pinv if self.pinv != "none" else "noinverse")
+        if self.method != usual.method:
+            parts.append(f"by-{self.method}")
+        parts += [name for name in ("learned", "distilled") if getattr(self, name)]
+        parts += [value for value in (self.protocol, self.tokens) if value not in (usual.protocol, usual.tokens)]
+        return "-".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def grid(
+    usual: Cell,
+    models: Sequence[str],
+    layers: Sequence[int],
+    landmarks: Sequence[int | None] = (None,),
+    settings: Sequence[dict[str, Any]] = ({},),
+) -> Iterator[Cell]:
+    """Every cell that is asked for, those that share a training one after another; no cell twice.
+
+    `landmarks` None stands for the usual m. `settings` change fields of the cells that they can be applied to: other
+    inverses and learned landmarks those with fixed landmarks, distillation those with landmarks.
+    """
+    families = list(TWINS.values())
+    order = sorted(models, key=lambda model: families.index(str(TWINS.get(model, model))))
+    found: dict[Cell, None] = {}
+    for depth in layers:
+        for m in landmarks:
+            for model in order:
+                few = None if model in FULL else m or usual.landmarks
+                for setting in settings:
+                    if _applies(model, setting):
+                        found[dataclasses.replace(usual, model=model, layers=depth, landmarks=few, **setting)] = None
+    yield from found
+
+
+def _applies(model: str, setting: dict[str, Any]) -> bool:
+    if model not in FIXED and any(setting.get(name) for name in ("pinv", "pinv_ridge", "method", "learned")):
+        return False
+    return not (model in FULL and setting.get("distilled"))

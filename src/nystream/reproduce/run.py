@@ -1,0 +1,88 @@
+"""Many cells: those that are done are left alone, one that fails takes no other with it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nystream.progress import track
+from nystream.reproduce import store
+from nystream.reproduce.job import Job, run_baseline, wanted_baseline
+from nystream.reproduce.store import Record
+
+
+class Outcome(NamedTuple):
+    """What became of a cell: its record, or the error that stopped it."""
+
+    name: str
+    record: Record | None
+    error: str = ""
+    trace: str = ""
+
+
+Runner = Callable[[Sequence[Job]], Iterator[tuple[Job, Outcome]]]  # in the order in which they end
+
+
+def left(jobs: Iterable[Job], results: Path, again: bool = False) -> list[Job]:
+    """The jobs whose records are not there yet. Whatever stands in the way is found here, before anything is run."""
+    return [job for job in jobs if again or store.finished(results, job.wanted()) is None]
+
+
+def run(
+    jobs: Sequence[Job],
+    results: Path,
+    runner: Runner,
+    say: Callable[[Outcome], None] = lambda outcome: None,
+    show: bool | None = None,
+) -> list[Outcome]:
+    """Run the jobs and write each record as it comes."""
+    found: list[Outcome] = []
+    weights = {job.name: _weight(job) for job in jobs}
+    began, done = time.monotonic(), 0.0
+    with track("cells", len(jobs), show) as advance:
+        for job, outcome in runner(jobs):
+            if outcome.record is not None:
+                store.write(results, outcome.record)
+            found.append(outcome)
+            say(outcome)
+            done += weights[job.name]
+            ahead = (sum(weights.values()) - done) * (time.monotonic() - began) / done
+            advance(1, f"{job.name}; {minutes(ahead)} left" if ahead else job.name)
+    return found
+
+
+def one_by_one(jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+    """In this process."""
+    for job in jobs:
+        yield job, attempt(job)
+
+
+def attempt(job: Job) -> Outcome:
+    """Run a job; its failure is its own."""
+    try:
+        return Outcome(job.name, job.run())
+    except Exception as error:
+        return Outcome(job.name, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def baselines(job: Job, results: Path, again: bool = False) -> None:
+    """The baselines beside the cells of a job, computed unless they are there."""
+    missing = [
+        name for name in job.problem.baselines if again or store.finished(results, wanted_baseline(job, name)) is None
+    ]
+    with track("baselines", len(missing), job.show if missing else False) as advance:
+        for name in missing:
+            store.write(results, run_baseline(job, name))
+            advance(1, name)
+
+
+def _weight(job: Job) -> float:
+    """About how long a job takes beside others: blocks and epochs."""
+    return job.cell.layers * job.config.epochs * (3 if job.cell.fixed else 2)
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

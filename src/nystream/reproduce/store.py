@@ -1,0 +1,60 @@
+"""Records on disk: one file a cell, written whole, so that a run that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nystream import state as states
+
+Record = dict[str, Any]
+
+
+def write(folder: Path, record: Mapping[str, Any]) -> Path:
+    """As results/<name>.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record['name']}.json"
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    return path
+
+
+def read(folder: Path, name: str) -> Record | None:
+    """The record of that name, or None."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return None
+    try:
+        found: Record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
+    return found
+
+
+def finished(folder: Path, wanted: Mapping[str, Any]) -> Record | None:
+    """The record that `wanted` would become, if it is there with all its runs, or more.
+
+    `wanted` has a name, what the experiment is ("cell" or "baseline", "budget", "data") and "runs". A record of another
+    experiment under the same name is refused: it would be lost.
+    """
+    found = read(folder, wanted["name"])
+    if found is None:
+        return None
+    for part in ("cell", "baseline", "budget", "data"):
+        theirs, ours = found.get(part), wanted.get(part)
+        if theirs != ours:
+            raise ValueError(
+                f"{folder / wanted['name']}.json is of another experiment: {_difference(part, theirs, ours)}; give "
+                f"another folder with --results, or --again to replace it"
+            )
+    held = [(run["split"], run["seed"]) for run in found["runs"]]
+    return found if all((run["split"], run["seed"]) in held for run in wanted["runs"]) else None
+
+
+def _difference(part: str, theirs: Any, ours: Any) -> str:
+    if not isinstance(theirs, dict) or not isinstance(ours, dict):
+        return f"{part} is {theirs!r} there and {ours!r} here"
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    return ", ".join(f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names)

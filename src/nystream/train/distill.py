@@ -1,0 +1,165 @@
+"""Learning from a teacher: a low-rank model from a full one, at the budget that it would have had alone.
+
+The teacher streams over the training data once. What it said becomes part of the targets, so no update pays for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from nystream.config.checks import number, positive_int
+from nystream.models import StreamModel
+from nystream.ops.precision import accumulator
+from nystream.train import checks, metrics
+from nystream.train.data import StreamData, WindowData
+from nystream.train.predict import predict
+from nystream.train.tasks import Classification, Detection, Forecasting
+
+D = TypeVar("D", bound=WindowData | StreamData)
+
+
+def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0) -> D:
+    """The same data, whose targets [N, 2, C] hold the data's own and, beside them, the teacher's streaming outputs.
+
+    Own classes [N] become zeros and ones, NaN where they are not known; floats [N, C] stay. The teacher has nothing to
+    say, NaN, on the first `skip` tokens of a stream (`FitResult.skip` of a teacher that was not trained for its start),
+    and on the last ones that do not fill a group of its `update_size`. Numbers are in the user's units, as targets are.
+    """
+    if not isinstance(data, WindowData | StreamData):
+        raise TypeError(f"data is a {type(data).__name__}, but must be WindowData or StreamData")
+    if not isinstance(teacher, StreamModel):
+        raise TypeError(f"teacher is a {type(teacher).__name__}, but must be a StreamModel")
+    positive_int("batch_size", batch_size)
+    width, r = teacher.config.output_dim, teacher.config.update_size
+    if data.input_dim != teacher.config.input_dim:
+        raise ValueError(
+            f"data has {data.input_dim} columns, but the teacher's input_dim is {teacher.config.input_dim}"
+        )
+    if isinstance(data, WindowData) and data.x.shape[1] % r:
+        raise ValueError(
+            f"data has windows of {data.x.shape[1]} tokens, not a multiple of the teacher's update_size={r}"
+        )
+    own = _own(data.y, width)
+    output, _ = predict(teacher, data, batch_size, skip)
+    if not bool(output.isfinite().all()):
+        raise ValueError("teacher has outputs that are not finite, so there is nothing to learn from it")
+    # Own numbers keep their dtype, so that they teach as they would have taught alone.
+    own = own if data.y.is_floating_point() else own.to(accumulator(output.dtype))
+    said = torch.full_like(own, torch.nan)
+    if isinstance(data, StreamData):
+        said[checks.scored_tokens(data, r, skip).to(said.device)] = output.to(said)
+    else:
+        said[:] = output.to(said)
+    new = data.to(data.x.device)
+    new.y = torch.stack([own, said], 1).to(data.y.device)
+    return cast(D, new)
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """A task whose models learn from a teacher too: (1 − share) · the task's loss + share · distance to the teacher.
+
+    It trains on `distilled` data. The distance is KL(teacher ‖ student) of the softmaxes at the temperature, times its
+    square, for Classification and Detection; the binary cross-entropy to the teacher's probabilities, whatever the
+    temperature, for Detection(kind="sigmoid"); the Huber loss of Forecasting, in the model's units. A token that has
+    only one of the two targets learns from that one, at its share; some tokens must have one of their own.
+
+    Scores are those of the task inside, by the data's own targets: validation data may be plain or distilled.
+    """
+
+    task: Classification | Detection | Forecasting
+    share: float = 0.5
+    temperature: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.task, Classification | Detection | Forecasting):
+            raise TypeError(f"task is {self.task!r}, but must be Classification(), Detection() or Forecasting()")
+        number("share", self.share)
+        number("temperature", self.temperature)
+        if not 0.0 <= self.share <= 1.0:
+            raise ValueError(
+                f"share={self.share!r} must be at least 0, the task alone, and at most 1, the teacher alone"
+            )
+        if not 0.0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature!r} must be greater than 0 and finite")
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.task.higher_is_better
+
+    @property
+    def scaled(self) -> bool:
+        return self.task.scaled
+
+    def check(self, y: Tensor, width: int) -> None:
+        if y.dim() != 3:
+            self.task.check(y, width)
+            return
+        if y.shape[1] != 2 or not y.is_floating_point():
+            raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be as distilled() makes it: [N, 2, {width}]")
+        if y.shape[2] != width:
+            raise ValueError(f"y holds the {y.shape[2]} outputs of a teacher, but the model's output_dim is {width}")
+        own, said = y.unbind(1)
+        plain = self._plain(y)
+        if isinstance(self.task, Classification) and not torch.equal(
+            metrics.one_hot(plain, width), own.nan_to_num().float()
+        ):
+            raise ValueError("y has windows of several classes at once, but Classification needs one: classes [N]")
+        self.task.check(plain, width)
+        if self.share > 0 and not bool(metrics.known(said).any()):
+            raise ValueError("y has no output of the teacher; give distilled() a smaller skip=")
+
+    def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if y.dim() != output.dim() + 1:
+            raise ValueError("the training data hold no outputs of a teacher: train on distilled(train, teacher)")
+        each, known = self.task.loss(output, self._plain(y))
+        if self.share == 0:
+            return each, known
+        said = y[..., 1, :].to(output.dtype)
+        taught = metrics.known(said)
+        # A NaN would reach the gradient even from where it does not count.
+        distance = self._distance(output, torch.where(taught.unsqueeze(-1), said, output.detach()))
+        if self.share == 1:
+            return distance, taught
+        both = (1 - self.share) * torch.where(known, each, 0.0) + self.share * torch.where(taught, distance, 0.0)
+        return both, known | taught
+
+    def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
+        return self.task.scores(output, self._plain(y) if y.dim() == 3 else y)
+
+    def _plain(self, y: Tensor) -> Tensor:
+        """The data's own targets, as the task inside knows them: of [..., 2, C]."""
+        own = y[..., 0, :]
+        return torch.where(metrics.known(own), own.argmax(-1), -1) if isinstance(self.task, Classification) else own
+
+    def _distance(self, output: Tensor, said: Tensor) -> Tensor:
+        """[...] of outputs [..., C] to the teacher's."""
+        if isinstance(self.task, Forecasting):
+            return self.task.loss(output, said)[0]
+        if isinstance(self.task, Detection) and self.task.kind == "sigmoid":
+            return self.task.loss(output, said.sigmoid())[0]
+        theirs, ours = (said / self.temperature).log_softmax(-1), (output / self.temperature).log_softmax(-1)
+        return self.temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
+
+
+def _own(y: Tensor, width: int) -> Tensor:
+    """[N, C] of a task's own targets."""
+    if y.dim() == 3:
+        raise ValueError(
+            f"data has targets {list(y.shape)}: it holds a teacher's outputs already; distil the plain data"
+        )
+    if y.is_floating_point():
+        if y.dim() != 2 or y.shape[1] != width:
+            raise ValueError(f"data has targets {list(y.shape)}, but the teacher's outputs are [N, {width}]")
+        return y.cpu()
+    if y.dim() != 1:
+        raise ValueError(
+            f"data has targets {y.dtype} {list(y.shape)}, but must have classes [N] or floats [N, {width}]"
+        )
+    if int(y.max()) >= width:
+        raise ValueError(f"data has class {int(y.max())}, but the teacher's output_dim is {width}: classes from 0")
+    return metrics.one_hot(y, width).masked_fill((y < 0).unsqueeze(-1), torch.nan).cpu()
