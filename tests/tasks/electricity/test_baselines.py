@@ -51,6 +51,26 @@ def test_scores_are_those_of_a_model():
         assert constant.scores[name] == pytest.approx(value, rel=1e-4)
 
 
+@pytest.mark.parametrize("tokens", ["paper", "lags"])
+def test_scores_are_of_totals_whatever_the_target_and_tokens(tokens):
+    held = series()
+    problems = [forecast(held, target=target, tokens=tokens) for target in ("total", "change")]
+    plain = forecast(held)
+    for measure in (persistence, seasonal):
+        wanted = measure(plain, skip=5).scores
+        assert all(measure(problem, skip=5).scores == pytest.approx(wanted) for problem in problems)
+    # Both have the last values among their columns, so least squares finds the same forecast from either.
+    total, change = (ridge(problem, 2, alphas=[1e-6]) for problem in problems)
+    assert total.scores == pytest.approx(change.scores, rel=1e-2)
+
+
+def test_ridge_has_every_column_of_richer_tokens():
+    held = series()
+    held.values[168:] += 50 * (held.values[:-168] - 50)  # what followed a week ago says what comes
+    newest, lagged = (ridge(forecast(held, tokens=tokens), 1) for tokens in ("paper", "lags"))
+    assert lagged.scores["mse"] < 0.5 * newest.scores["mse"]
+
+
 @pytest.mark.parametrize("lags", [1, 5])
 def test_ridge_is_that_of_scikit_learn(monkeypatch, lags):
     linear_model = pytest.importorskip("sklearn.linear_model")

@@ -1,15 +1,15 @@
 """What a model must beat: the last total, that of a day or a week ago, and ridge regression.
 
-Every score is on test targets, in the units of `nystream.train.Forecasting`: by the mean and deviation of the training
-targets, so that their mean has an `mse` of about 1. A test stream begins where validation ends, and what was
-measured before is known; a model that starts afresh there has a window to fill, and `skip` leaves the same rows out.
+Every score is on test rows, of totals in units of the training totals' deviation, so that their mean has an `mse` of
+about 1: what `nystream.train.evaluate` gives for a model of totals, and `Forecast.in_totals` makes of the scores of one
+of changes. A test stream begins where validation ends, and what was measured before is known; a model that starts
+afresh there has a window to fill, and `skip` leaves the same rows out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from nystream.tasks.electricity.features import DAY, WEEK, Forecast
 from nystream.train import Forecasting
 
 ALPHAS = tuple(10.0**power for power in range(-2, 6))
+LAGS = {"paper": 24, "lags": 6}  # tokens, about as many as still help on EIA-930
 PIECE = 4096  # rows of the regression that are in memory at once
 
 
@@ -35,7 +36,7 @@ class Baseline:
 
 def persistence(problem: Forecast, skip: int = 0) -> Baseline:
     """The last known total stays as it is."""
-    return Baseline("persistence", _scores(problem, _earlier(problem, problem.ahead), _test(problem, skip)))
+    return Baseline("persistence", _totals(problem, _earlier(problem, problem.ahead), _test(problem, skip)))
 
 
 def seasonal(problem: Forecast, period: float = DAY, skip: int = 0) -> Baseline:
@@ -44,16 +45,18 @@ def seasonal(problem: Forecast, period: float = DAY, skip: int = 0) -> Baseline:
     if lag < problem.ahead:
         raise ValueError(f"period={period!r} hours ago is not yet known when the forecast is made")
     name = {DAY: "a day ago", WEEK: "a week ago"}.get(period, f"{period:g} hours ago")
-    return Baseline(name, _scores(problem, _earlier(problem, lag), _test(problem, skip)))
+    return Baseline(name, _totals(problem, _earlier(problem, lag), _test(problem, skip)))
 
 
-def ridge(problem: Forecast, lags: int = 24, alphas: Sequence[float] = ALPHAS, skip: int = 0) -> Baseline:
-    """Ridge regression on all values of the last `lags` rows and the time features of the newest.
+def ridge(problem: Forecast, lags: int | None = None, alphas: Sequence[float] = ALPHAS, skip: int = 0) -> Baseline:
+    """Ridge regression on the last `lags` tokens, the time features of the newest alone; its target is the problem's.
 
+    Unless told, 24 tokens, or 6 of those that carry lags themselves.
     Columns are normalised as a model's input scaler does it, from the training part. Every alpha is fitted to it; the
     one with the least validation error is scored. The products of the columns are summed over pieces of the series in
-    float64, so memory is that of a square matrix of names · lags columns, not of all rows.
+    float64, so memory is that of a square matrix of as many columns, not of all rows.
     """
+    lags = LAGS[problem.tokens] if lags is None else lags
     if isinstance(lags, bool) or not isinstance(lags, int) or not 1 <= lags < problem.edges[0]:
         raise ValueError(f"lags={lags!r} must be an integer from 1 to {problem.edges[0] - 1}, within the training rows")
     if not alphas or not all(0 < alpha < float("inf") for alpha in alphas):
@@ -62,39 +65,39 @@ def ridge(problem: Forecast, lags: int = 24, alphas: Sequence[float] = ALPHAS, s
     coefficients = design.fit((lags - 1, problem.edges[0]), alphas)  # [columns, alphas]
     valid, test = _valid(problem, skip), _test(problem, skip)
     outputs = design.predict(valid, coefficients)  # [rows, alphas]
-    errors = [_score(problem, outputs[:, k], valid)["mse"] for k in range(len(alphas))]
+    errors = [design.scores(outputs[:, k], valid)["mse"] for k in range(len(alphas))]
     best = int(np.argmin(errors))
     output = design.predict(test, coefficients[:, best])
     chosen = {"alpha": float(alphas[best]), "lags": lags, "valid_mse": errors[best]}
-    return Baseline("ridge", _score(problem, output, test), chosen)
+    return Baseline("ridge", design.scores(output, test), chosen)
 
 
-def baselines(problem: Forecast, skip: int = 0, lags: int = 24) -> list[Baseline]:
-    """All of them, for one table."""
+def baselines(problem: Forecast, skip: int = 0, lags: int | None = None) -> list[Baseline]:
+    """All of them, for one table; `lags` is that of `ridge`."""
     seasons = [seasonal(problem, period, skip) for period in (DAY, WEEK)]
     return [persistence(problem, skip), *seasons, ridge(problem, lags, skip=skip)]
 
 
-def _earlier(problem: Forecast, lag: int) -> Tensor:
-    """[N, 1]: for every target the total `lag` rows before it; NaN where the series had not begun."""
+def _earlier(problem: Forecast, lag: int) -> NDArray[np.float64]:
+    """[N]: for every row the total `lag` rows before the one that is forecast; NaN where the series had not begun."""
     total = problem.series.total()
-    targets = np.arange(len(problem.y)) + problem.ahead
-    found = np.where(targets >= lag, total[np.maximum(targets - lag, 0)], np.nan)
-    return torch.from_numpy(found[:, None].astype(np.float32))
+    targets = problem.first + np.arange(len(problem.y)) + problem.ahead
+    return np.where(targets >= lag, total[np.maximum(targets - lag, 0)], np.nan)
 
 
 class _Design:
-    """The columns of the regression: a row's values, those of the rows before it, its time, and a constant."""
+    """The columns of the regression: what is known of a row, and of the rows before it, its time, and a constant."""
 
     def __init__(self, problem: Forecast, lags: int) -> None:
+        self.problem, self.lags, self.times = problem, lags, problem.times
         self.x = _scaler(problem, problem.x)(problem.x).numpy()
-        self.y = _scaler(problem, problem.y)(problem.y).numpy()
-        self.names, self.lags = len(problem.series.names), lags
-        self.times = self.x.shape[1] - self.names
+        self.scaler = _scaler(problem, problem.y)
+        self.y = self.scaler(problem.y).numpy()
+        self.known = self.x.shape[1] - self.times
 
     def fit(self, rows: tuple[int, int], alphas: Sequence[float]) -> NDArray[np.float64]:
         """[columns, alphas]: least squares plus alpha times the squared coefficients, that of the constant left out."""
-        columns = self.names * self.lags + self.times + 1
+        columns = self.known * self.lags + self.times + 1
         gram, moment = np.zeros((columns, columns)), np.zeros(columns)
         for start, held in self._pieces(*rows):
             gram += held.T @ held
@@ -107,13 +110,18 @@ class _Design:
         """[rows] or [rows, alphas]."""
         return np.concatenate([held @ coefficients for _, held in self._pieces(*rows)])
 
+    def scores(self, output: NDArray[np.float64], rows: tuple[int, int]) -> dict[str, float]:
+        """Of normalised outputs of these rows."""
+        restored = self.scaler.restore(torch.from_numpy(output)).numpy()
+        return _scores(self.problem, restored, self.problem.y[slice(*rows), 0].double().numpy())
+
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         for at in range(start, stop, PIECE):
             end = min(at + PIECE, stop)
-            held = np.ones((end - at, self.names * self.lags + self.times + 1))
+            held = np.ones((end - at, self.known * self.lags + self.times + 1))
             for lag in range(self.lags):
-                held[:, lag * self.names : (lag + 1) * self.names] = self.x[at - lag : end - lag, : self.names]
-            held[:, -1 - self.times : -1] = self.x[at:end, self.names :]
+                held[:, lag * self.known : (lag + 1) * self.known] = self.x[at - lag : end - lag, : self.known]
+            held[:, -1 - self.times : -1] = self.x[at:end, self.known :]
             yield at, held
 
 
@@ -138,15 +146,16 @@ def _skipped(part: str, start: int, stop: int, skip: int) -> tuple[int, int]:
     return start + skip, stop
 
 
-def _scores(problem: Forecast, output: Tensor, rows: tuple[int, int]) -> dict[str, float]:
-    """Of outputs [N, 1] in the user's units."""
+def _totals(problem: Forecast, output: NDArray[np.float64], rows: tuple[int, int]) -> dict[str, float]:
+    """The scores of totals [N] in the user's units."""
     part = output[slice(*rows)]
-    if not bool(part.isfinite().all()):
+    if not np.isfinite(part).all():
         raise ValueError("the series begins too late: some rows to be scored have nothing so long ago")
-    return _score(problem, _scaler(problem, problem.y)(part), rows)
+    targets = problem.first + np.arange(*rows) + problem.ahead
+    return _scores(problem, part, problem.series.total()[targets])
 
 
-def _score(problem: Forecast, output: Any, rows: tuple[int, int]) -> dict[str, float]:
-    """Of normalised outputs of these rows."""
-    y = _scaler(problem, problem.y)(problem.y[slice(*rows)])
-    return Forecasting().scores(torch.as_tensor(output).reshape(-1, 1), y)
+def _scores(problem: Forecast, output: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, float]:
+    """Of outputs [rows] in the user's units: an error of a change is that of the total it leads to."""
+    error = torch.from_numpy((output - y) / problem.deviation)[:, None]
+    return Forecasting().scores(error, torch.zeros_like(error))
