@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types unit demo bench docs-figures clean
+.PHONY: help setup test lint types unit docs demo bench docs-figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,12 +20,12 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nystream needs Python 3.11 or newer, not " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audio,cli,plot,train,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audio,cli,data,docs,plot,ray,train,test,dev]'
 	@touch $@
 
 setup: $(STAMP) ## create .venv and install nystream and all its tools
 
-test: lint types unit ## run every check: lint, types, tests
+test: lint types unit docs ## run every check: lint, types, tests, documentation
 
 lint: $(STAMP) ## ruff (rules and format) and the import layers
 	$(BIN)/ruff check .
@@ -38,7 +38,11 @@ types: $(STAMP) ## mypy
 unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
 	$(BIN)/pytest -n $(JOBS) --dist worksteal
 
-demo: $(STAMP) ## stream tokens through all nine variants and print one table
+# The variable silences a notice of the theme about the future of mkdocs. No --quiet: it would pass over warnings.
+docs: $(STAMP) ## build the documentation into site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+demo: $(STAMP) ## learn real demand of electricity, then follow it hour by hour
 	$(BIN)/nystream demo
 
 bench: $(STAMP) ## run the benchmarks
@@ -51,5 +55,5 @@ docs-figures: $(STAMP) ## draw the figures of the documentation again
 	$(BIN)/nystream costs --plain --plot docs/img/costs.png
 
 clean: ## remove caches and build products; .venv stays
-	rm -rf build dist demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist demo site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -9,12 +9,20 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 FIGURES = Path(__file__).parent / "img"
 
 MEANS, FIXED, PLAIN = "#f4a259", "#93c5b1", "#d9dde3"
 INK = "#222831"
+
+LONG = 4  # tokens of a segment, and segments of the window, in the picture of the sliding window
+PARTS = {
+    "front": (MEANS, "front: a suffix of the\noldest segment"),
+    "middle": ("#8fa8c8", "middle: the whole\nsegments in between"),
+    "last": ("#b9c8a4", "the last whole\nsegment"),
+    "back": ("#5fa08a", "back: the newest\nsegment so far"),
+}
 
 STAGES = [
     ("Phase 1", "train end to end", ("means", "means")),
@@ -31,6 +39,13 @@ def box(axes: Any, x: float, y: float, text: str, colour: str, edge: str = "none
     style = {"boxstyle": "round,pad=0.02,rounding_size=0.08", "facecolor": colour, "edgecolor": edge, "lw": 2.2}
     axes.add_patch(FancyBboxPatch((x - 0.8, y), 1.6, height, **style))
     axes.text(x, y + height / 2, text, ha="center", va="center", fontsize=9, color=INK)
+
+
+def save(figure: Any, name: str) -> None:
+    FIGURES.mkdir(exist_ok=True)
+    for kind in ("svg", "png"):
+        figure.savefig(FIGURES / f"{name}.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
+    plt.close(figure)
 
 
 def two_phases() -> None:
@@ -55,12 +70,105 @@ def two_phases() -> None:
     axes.set_ylim(-0.5, 3.9)
     axes.set_axis_off()
     figure.tight_layout(pad=0.2)
-    FIGURES.mkdir(exist_ok=True)
-    for kind in ("svg", "png"):
-        figure.savefig(FIGURES / f"two_phases.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
-    plt.close(figure)
+    save(figure, "two_phases")
+
+
+def cell(axes: Any, x: float, y: float, kind: str) -> None:
+    style: dict[str, Any] = {"facecolor": {"new": MEANS, "kept": PLAIN, "left": "white"}[kind]}
+    if kind == "left":
+        style |= {"edgecolor": "#9aa3ad", "lw": 0.9, "linestyle": (0, (1.5, 1.5))}
+    axes.add_patch(Rectangle((x, y), 0.18, 0.18, **style))
+
+
+def matrix(axes: Any, x: float, size: tuple[int, int], title: str, note: str, moves: tuple[bool, bool]) -> float:
+    """Draw a matrix whose rows, columns or both move on with the window; returns where it ends."""
+    rows, columns = size[0] + moves[0], size[1] + moves[1]
+    for row in range(rows):
+        for column in range(columns):
+            left = (moves[0] and row == 0) or (moves[1] and column == 0)
+            new = (moves[0] and row == rows - 1) or (moves[1] and column == columns - 1)
+            kind = "left" if left else "new" if new else "kept"
+            if not (left and new):
+                cell(axes, x + 0.2 * column, 0.1 * rows - 0.2 * (row + 1), kind)
+    middle = x + 0.1 * columns
+    axes.text(middle, 0.1 * rows + 0.12, title, ha="center", fontsize=12, color=INK)
+    axes.text(middle, -0.1 * rows - 0.12, note, ha="center", va="top", fontsize=9.5, color=INK)
+    return x + 0.2 * columns
+
+
+def low_rank() -> None:
+    """Full attention and its three factors, with what a new token changes."""
+    n, m = 12, 3
+    figure, axes = plt.subplots(figsize=(10, 3.45))
+    x = matrix(axes, 0.0, (n, n), "full attention", "n × n: tokens see tokens", (True, True))
+    axes.text(x + 0.3, 0, "≈", ha="center", va="center", fontsize=20, color=INK)
+    x = matrix(axes, x + 0.65, (n, m), "B", "n × m: tokens\nsee landmarks", (True, False))
+    x = matrix(axes, x + 0.45, (m, m), "Γ†", "m × m: fixed", (False, False))
+    x = matrix(axes, x + 0.45, (m, n), "Δ", "m × n: landmarks see tokens", (False, True))
+    words = {"new": "comes with the new token", "kept": "as it was", "left": "leaves with the oldest"}
+    for place, kind in enumerate(words):
+        cell(axes, x + 0.5, 0.31 - 0.4 * place, kind)
+        axes.text(x + 0.78, 0.4 - 0.4 * place, words[kind], va="center", fontsize=9.5, color=INK)
+    axes.set_xlim(-0.1, x + 2.6)
+    axes.set_ylim(-1.8, 1.55)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    figure.tight_layout(pad=0.2)
+    save(figure, "low_rank")
+
+
+def parts_of_the_window(place: int) -> list[tuple[str, int, int]]:
+    """(part, first token, end) when so many tokens came after the first one of a new segment; K = L = 4."""
+    k, j = divmod(place, LONG)
+    oldest = LONG * k
+    return [
+        ("front", oldest + 1 + j, oldest + LONG),
+        ("middle", oldest + LONG, oldest + 3 * LONG),
+        ("last", oldest + 3 * LONG, oldest + 4 * LONG),
+        ("back", oldest + 4 * LONG, oldest + 4 * LONG + j + 1),
+    ]
+
+
+def sliding() -> None:
+    """Five steps of the sliding window: which triple holds each token, and what is being built meanwhile."""
+    figure, axes = plt.subplots(figsize=(10, 5.6))
+    for place in range(LONG + 1):
+        y = -1.25 * place
+        k, j = divmod(place, LONG)
+        axes.text(-0.5, y + 0.3, f"t + {place}" if place else "t", ha="right", va="center", fontsize=11, color=INK)
+        for token in range(LONG * 5 + 1):
+            axes.add_patch(Rectangle((token, y), 0.9, 0.6, facecolor="white", edgecolor="#d4d8dd", lw=0.8))
+        for part, first, end in parts_of_the_window(place):
+            for token in range(first, end):
+                axes.add_patch(Rectangle((token, y), 0.9, 0.6, facecolor=PARTS[part][0], edgecolor="none"))
+        edge = LONG * (k + 2) - 0.1
+        for length in range(1, min(j + 1, LONG - 1) + 1):
+            axes.plot([edge - length + 0.1, edge], [y - 0.09 * length] * 2, color=MEANS, lw=2.4, solid_capstyle="butt")
+        start = LONG * (k + 2)
+        end = start + LONG * min(j + 1, 2) - 0.1
+        axes.plot([start, end], [y - 0.12] * 2, color=PARTS["middle"][0], lw=3.2, solid_capstyle="butt")
+    for number, (colour, words) in enumerate(PARTS.values()):
+        axes.add_patch(Rectangle((5.3 * number, -6.45), 0.9, 0.5, facecolor=colour))
+        axes.text(5.3 * number + 1.1, -6.2, words, va="center", fontsize=9, color=INK)
+    for y, colour, words in (
+        (
+            -7.0,
+            MEANS,
+            "being built: suffixes of the segment that leaves next, one token longer a step; the next fronts",
+        ),
+        (-7.45, PARTS["middle"][0], "being built: the next middle, one segment more a step"),
+    ):
+        axes.plot([0, 0.9], [y, y], color=colour, lw=3, solid_capstyle="butt")
+        axes.text(1.1, y, words, va="center", fontsize=9, color=INK)
+    axes.set_xlim(-2.2, LONG * 5 + 1.2)
+    axes.set_ylim(-7.7, 0.7)
+    axes.set_axis_off()
+    figure.tight_layout(pad=0.2)
+    save(figure, "sliding")
 
 
 if __name__ == "__main__":
     plt.rcParams.update({"svg.hashsalt": "nystream", "font.family": "DejaVu Sans"})
     two_phases()
+    low_rank()
+    sliding()

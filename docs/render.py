@@ -13,8 +13,9 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
+
+from nystream.reproduce.report import markdown, records
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -146,28 +147,17 @@ def many() -> str:
     )
 
 
-def learned() -> str:
-    names = {"gtzan": "GTZAN, accuracy", "electricity": "EIA-930, mse"}
-    records = {task: results(f"training-{task}") for task in names}
-    columns = list(records["gtzan"]["scores"])
-    commands = [f"`{record['command']}`" for record in records.values()]
-    rows, gains = [], []
-    for task, record in records.items():
-        digits = 4 if task == "electricity" else 3
-        cells = [f"{one['mean']:.{digits}f} ± {one['std']:.{digits}f}" for one in record["scores"].values()]
-        learned, frozen = (record["scores"][name]["values"] for name in ("co-fixed, learned", "co-fixed"))
-        gain = [a - b for a, b in zip(learned, frozen, strict=True)]
-        gains.append(f"{names[task]} {mean(gain):+.{digits + 1}f} ± {stdev(gain):.{digits + 1}f}")
-        rows.append([names[task], str(len(record["scores"]["co-full"]["values"])), *cells])
-    return "\n\n".join(
-        [
-            f"Measured, one block, test scores of streaming models, mean ± standard deviation over runs "
-            f"({', '.join(commands)} on an {records['gtzan']['device']}, {records['gtzan']['commit'][:7]}):",
-            table(["task", "runs", *(f"`{name}`" for name in columns)], rows),
-            f"Learned minus frozen, run by run: {'; '.join(gains)}. The fixed models have been trained for longer than "
-            "the others, by their fine-tuning, so their columns compare with each other only.",
-        ]
-    )
+def cells() -> list[records.Record]:
+    """What `nystream reproduce` wrote."""
+    return records.read(ROOT / "results")
+
+
+def readme_results() -> str:
+    return markdown.readme_results(cells())
+
+
+def results_page() -> str:
+    return markdown.results_page(cells(), images="img/results")
 
 
 def converted() -> str:
@@ -215,7 +205,7 @@ def pool() -> str:
 
 
 def bench() -> str:
-    """All of it, for the page on streaming."""
+    """All of it, for the page on performance."""
     record = results("bench")
     targets = [
         [
@@ -285,7 +275,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "landmarks": landmarks,
     "deep": deep,
     "many": many,
-    "learned": learned,
+    "results": readme_results,
+    "results-page": results_page,
     "converted": converted,
     "pool": pool,
     "bench": bench,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nystream.reproduce.report import html, markdown, plots
-from nystream.reproduce.report.document import Column, Document, Figure, Grid, Paragraph, Row, Section
+from nystream.reproduce.report.document import Column, Document, Figure, Grid, Paragraph, Row, Section, Sources
 from nystream.reproduce.report.grouping import tables
 from nystream.reproduce.report.records import parse
 from nystream.reproduce.report.sections import document
@@ -101,7 +101,10 @@ def test_everything_in_markdown(everything):
     assert "thumos14-costs" not in page
     assert "calibrated mAP" in page
     assert page.count("| chosen") + page.count("**chosen**") == 5
-    assert "trained by `nystream reproduce gtzan --splits 5 --seeds 5` at 0123456 on Imaginary GPU" in page
+    trained = [line for line in page.split("\n") if line.startswith("- trained at 0123456 on Imaginary GPU, 2 cores")]
+    assert len(trained) == len(tables(everything)) == page.count("<details>")
+    assert "`nystream reproduce gtzan --splits 5 --seeds 5` (" in trained[0]
+    assert page.count("- timed at 0123456 on 2 cores of Imaginary CPU") == len(trained)
 
 
 def test_everything_in_html(everything):
@@ -141,8 +144,8 @@ def test_a_page_for_the_docs(everything):
 
 def test_what_comes_from_outside_is_escaped():
     evil = '<b a="1">|**'
-    part = Grid(evil, (Column(evil),), (Row((evil,)), Row((evil,), heading=True)), (evil,), (evil,))
-    page = Document(evil, (Paragraph(evil),), (Section(evil, "x", (part, Figure("y", evil, evil))),))
+    part = Grid(evil, (Column(evil),), (Row((evil,)), Row((evil,), heading=True)), (evil,))
+    page = Document(evil, (Paragraph(evil),), (Section(evil, "x", (part, Figure("y", evil, evil), Sources((evil,)))),))
     assert "<b a" not in checked(html.render(page, {"y": "<svg></svg>"}))
     assert '| &lt;b a="1">\\|** |' in markdown.render(page)
 

@@ -78,6 +78,13 @@ def test_verdicts(values, higher, verdict):
     assert (found.low is None) == (len(values) == 1)
 
 
+def test_rounding_is_no_difference():
+    runs = [(0, seed) for seed in range(3)]
+    other = record([0.6, 0.5, 0.4], runs)
+    assert difference(record([0.6 + 2e-7, 0.5 + 3e-7, 0.4 + 2.5e-7], runs), other).verdict(True) == "the same"
+    assert difference(record([0.6 + 2e-4, 0.5 + 3e-4, 0.4 + 2.5e-4], runs), other).verdict(True) == "better"
+
+
 def test_every_question_is_asked():
     gtzan, *_ = tables([parse(one, one["name"]) for one in fake["everything"]()])
     found = comparisons(gtzan)
@@ -101,3 +108,16 @@ def test_unequal_budgets_are_said():
     (table,) = tables([parse(one, one["name"]) for one in records])
     (one,) = comparisons(table)
     assert one.budgets == "30 against 20 epochs"
+
+
+def test_as_many_epochs_of_other_updates_are_said():
+    phase = {"epochs": 10, "steps_per_epoch": 25, "batch_size": 8}
+    one, two = fake["cell"](), fake["cell"](layers=2)
+    one["training"]["phases"] = [phase | {"epochs": 20}, phase]
+    two["training"]["phases"] = [phase | {"epochs": 30, "steps_per_epoch": 40, "batch_size": 256}]
+    (table,) = tables([parse(record, record["name"]) for record in (one, two)])
+    (found,) = comparisons(table)
+    assert found.budgets == "1200 updates of 256 against 750 of 8"
+    two["training"]["phases"] = [phase | {"epochs": 30}]
+    (table,) = tables([parse(record, record["name"]) for record in (one, two)])
+    assert comparisons(table)[0].budgets == ""

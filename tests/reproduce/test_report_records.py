@@ -52,11 +52,14 @@ def test_a_file_that_is_no_json_is_named(tmp_path):
         (lambda raw: raw["step"].pop("relative"), "x: step has no 'relative'"),
         (lambda raw: raw["metrics"]["accuracy"]["values"].pop(), "accuracy has 24 values for 25 runs"),
         (lambda raw: raw["metrics"]["accuracy"].update(mean=float("nan")), "accuracy: mean must be float, got nan"),
+        (lambda raw: raw["metrics"]["accuracy"].update(mean=0.9), "accuracy: mean is 0.9, but that of its values is"),
+        (lambda raw: raw["metrics"]["accuracy"].update(std=0.0), "accuracy: std is 0.0, but that of its values is"),
         (lambda raw: raw["valid"].pop("accuracy"), "x: valid has no 'accuracy'"),
         (lambda raw: raw.update(runs=[]), "x: runs is empty"),
         (lambda raw: raw["runs"].__setitem__(0, raw["runs"][1]), "a split and seed twice"),
         (lambda raw: raw.update(metric="mse"), "metric must be 'accuracy' for gtzan, got 'mse'"),
         (lambda raw: raw.update(training=None), "x: training must be dict, got None"),
+        (lambda raw: raw["training"].update(phases=[3]), "x: training: a phase must be an object, got 3"),
     ],
 )
 def test_a_bad_field_is_named(change, said):

@@ -11,14 +11,16 @@ from typing import Any
 import nystream
 
 DESCRIPTION = (
-    "Continual low-rank attention, for streams without end. --version prints the version; "
-    "--debug, anywhere, shows a traceback where an error would be one line."
+    "Continual low-rank attention, for streams without end. --version prints the version; --completion bash or zsh "
+    "a script that completes commands and options; --debug, anywhere, shows a traceback where an error would be "
+    "one line."
 )
 # package -> the extra that brings it
 EXTRAS = {
     "ray": "ray",
     "rich": "cli",
     "sklearn": "train",
+    "sounddevice": "mic",
     "soundfile": "audio",
     "soxr": "audio",
     "tensorboard": "train",
@@ -34,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args == ["--version"]:
         print(f"nystream {nystream.__version__}")
         return 0
+    if args[:1] == ["--completion"]:
+        if args[1:] not in (["bash"], ["zsh"]):
+            return _fail("--completion must be bash or zsh", 2, debug)
+        args[0] = "--tyro-print-completion"
     try:
         import tyro
 
@@ -68,10 +74,24 @@ def _commands() -> dict[str, Callable[..., Any]]:
     from nystream.cli.bench import Bench
     from nystream.cli.costs import Costs
     from nystream.cli.demo import Demo
+    from nystream.cli.eval import Eval
+    from nystream.cli.landmarks import FitLandmarks
     from nystream.cli.report import Report
     from nystream.cli.reproduce import Reproduce
+    from nystream.cli.stream import Stream
+    from nystream.cli.train import Train
 
-    return {"bench": Bench, "costs": Costs, "demo": Demo, "report": Report, "reproduce": Reproduce}
+    return {
+        "bench": Bench,
+        "costs": Costs,
+        "demo": Demo,
+        "eval": Eval,
+        "fit-landmarks": FitLandmarks,
+        "report": Report,
+        "reproduce": Reproduce,
+        "stream": Stream,
+        "train": Train,
+    }
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -24,7 +24,10 @@ QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 @dataclass
 class Bench:
     """Measure a step side by side: torch's encoder over the window, a ring of keys and values with SDPA,
-    continual-inference, nystream in torch and nystream's pool. All are checked before anything is timed."""
+    continual-inference, nystream in torch and nystream's pool. All are checked before anything is timed.
+
+    Example: nystream bench --quick
+    """
 
     parts: str = ",".join(PARTS)
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import Annotated, Any, Literal
 
 import torch
-from rich.console import Console
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from nystream.cli.bench import numbers
 from nystream.reproduce import store
@@ -30,92 +32,114 @@ SHORT = {name.lower(): variant for variant, name in MODELS.items()}  # att, co, 
 class Reproduce:
     """Train and score the models of one of the paper's tables, and write a record of each to results/.
 
-    Cells that are done are not run again: a run that was stopped goes on with the same command. `nystream report` makes
-    tables and plots of the records.
+    A cell is one model with one setting, trained once for every split of the data and every seed. Cells that are done
+    are not run again: a run that was stopped goes on with the same command. `nystream report` makes tables and plots of
+    the records.
 
-    Example: nystream reproduce gtzan --splits 5 --seeds 5
+    Examples: nystream reproduce gtzan --splits 5 --seeds 5 (the paper's protocol);
+    nystream reproduce gtzan --models ny-fix,cony-fix --layers 1 --landmarks 2,4,8,16,32,64 (a curve of its figure)
     """
 
     task: Positional[Literal["gtzan", "thumos14", "electricity"]]
     """Genres of music, actions in videos, or demand of electricity."""
     data: Path | None = None
-    """Folder with the data sets; NYSTREAM_DATA unless told."""
+    """Folder with the data sets; that of the environment variable NYSTREAM_DATA unless told."""
     models: str = ",".join(SHORT)
-    """Models of the table, by the paper's names or as variants."""
+    """Models of the table, by the paper's names or as variants (co-fixed-single). att: full attention; co: continual;
+    ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual."""
     layers: str = ""
-    """Numbers of blocks; those of the paper's table unless told."""
+    """Numbers of blocks, such as 1,2; those of the paper's table unless told."""
     landmarks: str = ""
-    """Numbers of landmarks m, for the paper's figures: 2,4,8,16,32,64. That of the table unless told."""
+    """Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures; that of the table unless told."""
     splits: int = 0
-    """Splits of the data; few unless told. The paper has 5 (--splits 5 --seeds 5)."""
+    """Splits of the data; few unless told, for a laptop. The paper has 5; electricity, cut by time, has 1."""
     seeds: int = 0
-    """Seeds of every split; few unless told."""
+    """Seeds of every split, trained together; few unless told. The paper has 5."""
     epochs: int = 0
-    """Budget of every model; the one chosen on validation data unless told."""
+    """Passes over the training data, the same for every model; chosen on validation data unless told."""
     lr: float = 0.0
-    """Learning rate; the one chosen on validation data unless told."""
+    """Learning rate; chosen on validation data unless told."""
     batch_size: int = 0
     """Windows, or pieces of streams, an update; as chosen unless told."""
     pinv: str = "newton"
-    """Inverses of Γ for fixed landmarks: newton, exact, ridge, none. With none, landmarks are found in pairs."""
+    """Inverses of Γ for fixed landmarks, one or several: newton (the paper's), exact, ridge, none. Any but newton is
+    run for the models with fixed landmarks only."""
     ridge: str = "0.1"
-    """λ of the inverse ridge, one or several."""
+    """λ of the inverse ridge, one or several, such as 0.03,0.1."""
     learned: bool = False
-    """Fixed landmarks that are trained on from the cluster centres."""
+    """Run the models with fixed landmarks only, and train their landmarks on from the cluster centres."""
     distilled: bool = False
-    """Low-rank models that also learn from one with full attention."""
+    """Run the low-rank models only, and let them learn from one with full attention too."""
     window: int = 0
-    """Another window n."""
+    """Window n; that of the table unless told."""
     protocol: str = ""
-    """filtered: the fault-filtered split of GTZAN."""
+    """How the data are split: filtered is the fault-filtered split of GTZAN. As in the table unless told."""
     tokens: str = "paper"
-    """lags: for electricity, tokens that know what a day and a week ago was, and the change as the target."""
+    """Tokens of electricity: lags are those that know what a day and a week ago was, and the change as the target."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """cpu, cuda, or auto: cuda where there is a GPU."""
     threads: int = 0
     """Threads of torch on a CPU; as it chooses unless told."""
     ray: str | None = None
-    """Send the cells to the Ray cluster at this address: auto, ray://HOST:10001, or local for one on this machine."""
+    """Send the cells to the Ray cluster at this address: auto (the one this machine is part of), HOST:6379,
+    ray://HOST:10001, or local to start one here. All machines need nystream, the same folder of data, and a shared
+    folder of work."""
+    gpus_per_cell: float = 1.0
+    """How much of a GPU a cell takes on a Ray cluster; 0.25 lets four share one."""
     results: Path = Path("results")
     """Where the records go, one file a cell."""
     work: Path = Path("runs")
-    """Where checkpoints and trained models go."""
+    """Where checkpoints and trained models go: what a stopped run goes on from."""
     again: bool = False
-    """Run cells again that are done."""
-    steps: bool = True
-    """Measure the step of every cell on this machine, where that was not done."""
+    """Score cells again that are done, and replace their records. What was trained is in the folder of work."""
+    steps: Annotated[bool, arg(help_behavior_hint="")] = True
+    """Do not measure what a step of every cell costs on this machine."""
     steps_again: bool = False
-    """Measure all of them again."""
+    """Measure the steps again, of cells that were measured too."""
     plain: bool = False
     """No colours and no progress bars, as in a pipe."""
 
     def run(self) -> None:
         show = False if self.plain else None
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
+        self.check()
         jobs = self.jobs(show)
         todo = left(jobs, self.results, self.again)
-        done = len(jobs) - len(todo)
-        console.print(_heading(self.task, jobs, done), highlight=False)
+        for name in ("results", "work") if todo else ():
+            _require_folder(name, getattr(self, name))
+        print(self.heading(jobs, len(jobs) - len(todo)), flush=True)
         baselines(jobs[0], self.results, self.again)
-        runner: Runner = one_by_one if self.ray is None else partial(on_ray, address=self.ray)
-        outcomes = run(todo, self.results, runner, partial(_say, console), show)
+        runner: Runner = one_by_one
+        if self.ray is not None:
+            runner = partial(on_ray, address=self.ray, gpus=self.gpus_per_cell)
+        try:
+            outcomes = run(todo, self.results, runner, _say, show) if todo else []
+        except KeyboardInterrupt:
+            print(f"What is done is in {self.results} and {self.work}; the same command goes on.", file=sys.stderr)
+            raise
         if self.steps:
             self.time(jobs, show)
         failed = [outcome for outcome in outcomes if outcome.record is None]
         if failed:
-            for outcome in failed:
-                print(outcome.trace, file=sys.stderr)
+            self.work.mkdir(parents=True, exist_ok=True)
+            traces = self.work / "errors.txt"
+            traces.write_text("\n".join(f"{one.name}\n{one.trace}" for one in failed), encoding="utf-8")
             raise RuntimeError(
-                f"{len(failed)} of {len(jobs)} cells failed ({', '.join(outcome.name for outcome in failed)}); "
+                f"{len(failed)} of {len(jobs)} cells failed ({', '.join(one.name for one in failed)}), see {traces}; "
                 f"the others are in {self.results}, and the same command tries these again"
             )
-        console.print(f"{len(jobs)} records in {self.results}; nystream report makes tables and plots of them")
+        print(f"{_count(len(jobs), 'record')} in {self.results}; nystream report makes tables and plots of them")
+
+    def heading(self, jobs: Sequence[Job], done: int) -> str:
+        job = jobs[0]
+        runs = f"{_count(job.splits, 'split')} x {_count(job.seeds, 'seed')}"
+        where = f"on {job.device}" if self.ray is None else f"by Ray ({self.ray}, {job.device})"
+        return f"{self.task}: {_count(len(jobs), 'cell')} of {runs} {where}, {done} of them done"
 
     def time(self, jobs: Sequence[Job], show: bool | None) -> None:
         """Measure the steps of the cells side by side, where one of them was not."""
         records = [store.read(self.results, job.name) for job in jobs]
         held = [record for record in records if record is not None]
-        if held and (self.steps_again or any(record["step"] is None for record in held)):
+        if held and (self.steps_again or any(record.get("step") is None for record in held)):
             for record in time_steps(held, self.command(), show):
                 store.write(self.results, record)
 
@@ -124,21 +148,37 @@ class Reproduce:
         found = problem(self.task)
         changes = tuple((name, value) for name in ("epochs", "lr", "batch_size") if (value := getattr(self, name)))
         splits, seeds = self.splits or found.laptop[0], self.seeds or found.laptop[1]
-        for name, value in (("splits", splits), ("seeds", seeds)):
-            if value < 1:
-                raise ValueError(f"{name}={value} must be at least 1")
         common: dict[str, Any] = {
             "splits": splits,
             "seeds": seeds,
             "data": folder_of_data(self.data).resolve(),
             "work": self.work.resolve(),
-            "device": _device(self.device),
+            "device": _device(self.device, self.ray is not None),
             "command": self.command(),
             "changes": changes,
             "threads": self.threads,
             "show": show if self.ray is None else False,
         }
-        return [Job(cell, **common) for cell in self.cells(found)]
+        jobs = [Job(cell, **common) for cell in self.cells(found)]
+        if not jobs:
+            raise ValueError(
+                f"models={self.models!r}: none is left. pinv and learned are for those with fixed landmarks, distilled "
+                f"for those with landmarks"
+            )
+        return jobs
+
+    def check(self) -> None:
+        """Refuse numbers that mean nothing; 0 is for what is not told."""
+        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "window", "threads"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
+        for name in ("models", "layers", "landmarks", "pinv", "ridge"):
+            if getattr(self, name) and not getattr(self, name).strip(" ,"):
+                raise ValueError(f"{name}={getattr(self, name)!r} names nothing")
+        if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
+            raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
+        if not 0 < self.gpus_per_cell < math.inf:
+            raise ValueError(f"gpus_per_cell={self.gpus_per_cell} must be greater than 0, such as 0.25")
 
     def cells(self, found: Problem) -> Iterator[Cell]:
         protocol = self.protocol or found.protocols[0]
@@ -188,30 +228,43 @@ class Reproduce:
         return shlex.join(words)
 
 
-def _heading(task: str, jobs: Sequence[Job], done: int) -> str:
-    job = jobs[0]
-    runs = f"{job.splits} split{'s' * (job.splits > 1)} x {job.seeds} seed{'s' * (job.seeds > 1)}"
-    return f"{task}: {len(jobs)} cells of {runs} on {job.device}, {done} of them done"
+def _require_folder(name: str, folder: Path) -> None:
+    """Fail before hours of training, not after them, where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"{name}={folder} is no folder that can be written to: {error.strerror}") from error
 
 
-def _say(console: Console, outcome: Outcome) -> None:
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _say(outcome: Outcome) -> None:
+    # print, not rich: a line goes above the bars, and into a file as it is.
     if outcome.record is None:
-        console.print(f"{outcome.name}: failed: {outcome.error}", style="red", markup=False)
+        print(f"{outcome.name}: failed: {outcome.error}", flush=True)
         return
     record = outcome.record
     score = record["metrics"][record["metric"]]
-    spread = "" if score["std"] is None else f" ± {score['std']:.4f}"
-    line = f"{outcome.name}: {record['metric']} {score['mean']:.4f}{spread}, {record['training']['seconds']:.0f} s"
-    console.print(line, highlight=False)
+    # Digits that count: an mse may be far below one.
+    spread = "" if score["std"] is None else f" ± {score['std']:#.2g}"
+    line = f"{outcome.name}: {record['metric']} {score['mean']:#.4g}{spread}, {record['training']['seconds']:.0f} s"
+    print(line, flush=True)
 
 
-def _device(name: str) -> str:
+def _device(name: str, elsewhere: bool) -> str:
+    """What torch calls it; whether a cluster has it is found out there."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise ValueError(f"device={name!r} must be cpu, cuda or auto")
+    if elsewhere:
+        return name
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device={name!r}, but torch finds no GPU here; take cpu")
-    if name != "cpu" and not name.startswith("cuda"):
-        raise ValueError(f"device={name!r} must be cpu, cuda or auto")
+    if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device={name!r}, but torch finds {_count(torch.cuda.device_count(), 'GPU')} here")
     return name
 
 

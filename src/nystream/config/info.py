@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ class ModelInfo:
         units: units of the outputs, one for each, or one for all of them.
         horizon: how many tokens ahead a forecast looks.
         seconds: time between two tokens.
+        reader: how records of the user's become tokens, as `nystream.data` wrote it; in what JSON can hold.
     """
 
     task: str | None = None
@@ -29,6 +31,7 @@ class ModelInfo:
     units: tuple[str, ...] = ()
     horizon: int | None = None
     seconds: float | None = None
+    reader: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels", "units"):
@@ -46,6 +49,13 @@ class ModelInfo:
             number("seconds", self.seconds)
             if not 0 < self.seconds < math.inf:
                 raise ValueError(f"seconds={self.seconds!r} must be greater than 0 and finite")
+        if self.reader is not None:
+            try:
+                object.__setattr__(self, "reader", json.loads(json.dumps(self.reader, allow_nan=False)))
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"reader must be what JSON can hold: {error}") from error
+            if not isinstance(self.reader, dict):
+                raise TypeError(f"reader is a {type(self.reader).__name__}, but must be a dictionary")
 
     def check(self, input_dim: int, output_dim: int) -> None:
         """Refuse names that do not go with a model of these widths."""

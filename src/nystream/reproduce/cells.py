@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from nystream.config.attention import PINVS
-from nystream.config.checks import one_of, positive_int
+from nystream.config.checks import number, one_of, positive_int
 
 # The paper's names of its six models, in the order of its tables.
 MODELS: dict[str, str] = {
@@ -23,6 +24,8 @@ MODELS: dict[str, str] = {
 # A plain model computes over a window what its twin computes over a stream, so the twin is trained: n times cheaper
 # where a stream has a target at every token. Only `nystrom` differs: its segments are those of the window.
 TWINS = {"full": "co-full-single", "nystrom": "co-cont-single", "nystrom-fixed": "co-fixed-single"}
+
+RIDGE = 0.1  # λ unless told
 
 FULL = ("full", "co-full-single")
 FIXED = ("nystrom-fixed", "co-fixed-single")
@@ -54,7 +57,7 @@ class Cell:
     embed_dim: int
     num_heads: int
     pinv: str = "newton"
-    pinv_ridge: float = 0.1
+    pinv_ridge: float = RIDGE
     method: Literal["qk", "x"] = "qk"
     learned: bool = False
     distilled: bool = False
@@ -74,6 +77,11 @@ class Cell:
         changed = self.pinv != "newton" or self.method != "qk" or self.learned
         if changed and self.model not in FIXED:
             raise ValueError(f"model {self.model!r} has no fixed landmarks, for which pinv, method and learned are")
+        number("pinv_ridge", self.pinv_ridge)
+        if not 0 < self.pinv_ridge < math.inf:
+            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
+        if self.pinv_ridge != RIDGE and self.pinv != "ridge":
+            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} is for pinv='ridge', but pinv is {self.pinv!r}")
         if self.pinv == "none" and self.method == "qk":
             raise ValueError("pinv='none' needs landmarks in pairs: method='x'")
         if self.distilled and self.model in FULL:
@@ -97,7 +105,7 @@ class Cell:
     def phase_one(self) -> Cell:
         """What the first phase of fixed landmarks trains, with the inverse of the paper."""
         model = "co-cont-single" if self.fixed else self.twin.model
-        return dataclasses.replace(self, model=model, pinv="newton", pinv_ridge=0.1, method="qk", learned=False)
+        return dataclasses.replace(self, model=model, pinv="newton", pinv_ridge=RIDGE, method="qk", learned=False)
 
     def named(self, usual: Cell) -> str:
         """A name for files: what it is, and what differs from the `usual` cell of the same model and depth."""
@@ -106,7 +114,8 @@ class Cell:
             if getattr(self, field) != getattr(usual, field):
                 parts.append(f"{letter}{getattr(self, field)}")
         if self.pinv == "ridge":
-            parts.append(f"ridge{self.pinv_ridge:g}")
+            short = f"{self.pinv_ridge:g}"
+            parts.append(f"ridge{short if float(short) == self.pinv_ridge else repr(self.pinv_ridge)}")
         elif self.pinv != usual.pinv:
             parts.append(self.pinv if self.pinv != "none" else "noinverse")
         if self.method != usual.method:
@@ -137,7 +146,7 @@ def grid(
     for depth in layers:
         for m in landmarks:
             for model in order:
-                few = None if model in FULL else m or usual.landmarks
+                few = None if model in FULL else usual.landmarks if m is None else m
                 for setting in settings:
                     if _applies(model, setting):
                         found[dataclasses.replace(usual, model=model, layers=depth, landmarks=few, **setting)] = None

@@ -16,12 +16,12 @@ import torch
 from nystream import costs
 from nystream import state as states
 from nystream.bench import record as origin
-from nystream.costs.tables import SIZES
 from nystream.reproduce.cells import Cell
 from nystream.reproduce.problems import Loaded, Problem, Run, problem
 from nystream.reproduce.store import Record
-from nystream.reproduce.train import Plan, score, train
+from nystream.reproduce.train import SEEDS, Plan, budget, score, shape, train
 from nystream.train import TrainConfig
+from nystream.train.sampler import sampler
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,13 @@ class Job:
     def wanted(self) -> Record:
         """What the record will be of, without its results."""
         self.problem.check_splits(self.cell, self.splits)
+        if not 1 <= self.seeds <= SEEDS:
+            raise ValueError(f"seeds={self.seeds} must be 1 to {SEEDS}")
+        budget(self.config, self.cell)
+        data = _runs(load(self), self.splits, self.seeds)[0].train
+        sampler(
+            data, shape(self.problem, self.cell.phase_one, data.input_dim), self.config
+        )  # refuses what does not fit
         pairs = [(split, seed) for split in range(self.splits) for seed in range(self.seeds)]
         return {
             "cell": self.cell.to_dict(),
@@ -143,18 +150,12 @@ def summaries(scores: Sequence[dict[str, float]]) -> dict[str, Any]:
 def operations(cell: Cell) -> dict[str, float]:
     """Of the attention in a step, by the paper's formulas and by ours, and how many times fewer than full attention.
 
-    Heads are counted as the paper's table of the task does it.
+    All heads are counted as one of the whole width, as the paper does it for GTZAN and THUMOS14.
     """
-    sizes = SIZES[cell.task]
-    paper = problem(cell.task)
-    d = sizes.d if cell.embed_dim == paper.embed_dim else cell.embed_dim // sizes.heads
-    m = cell.landmarks or sizes.m
+    sizes = cell.window, cell.embed_dim, cell.landmarks or 1, cell.layers
     found: dict[str, float] = {}
     for kind in ("paper", "corrected"):
-        ours, whole = (
-            costs.flops(variant, cell.window, d, m, cell.layers, sizes.heads, corrected=kind == "corrected")
-            for variant in (cell.model, "full")
-        )
+        ours, whole = (costs.flops(variant, *sizes, corrected=kind == "corrected") for variant in (cell.model, "full"))
         found[kind] = ours
         found[f"relative_{kind}"] = whole / ours
     return found

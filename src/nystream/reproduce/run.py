@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,12 +24,14 @@ class Outcome(NamedTuple):
     trace: str = ""
 
 
-Runner = Callable[[Sequence[Job]], Iterator[tuple[Job, Outcome]]]  # in the order in which they end
+Outcomes = Generator[tuple[Job, Outcome], None, None]
+Runner = Callable[[Sequence[Job]], Outcomes]  # in the order in which they end
 
 
 def left(jobs: Iterable[Job], results: Path, again: bool = False) -> list[Job]:
     """The jobs whose records are not there yet. Whatever stands in the way is found here, before anything is run."""
-    return [job for job in jobs if again or store.finished(results, job.wanted()) is None]
+    wanted = [(job, job.wanted()) for job in jobs]
+    return [job for job, one in wanted if again or store.finished(results, one) is None]
 
 
 def run(
@@ -42,19 +45,30 @@ def run(
     found: list[Outcome] = []
     weights = {job.name: _weight(job) for job in jobs}
     began, done = time.monotonic(), 0.0
-    with track("cells", len(jobs), show) as advance:
-        for job, outcome in runner(jobs):
-            if outcome.record is not None:
-                store.write(results, outcome.record)
+    # The runner is closed whatever happens here, so that nothing goes on elsewhere.
+    with track("cells", len(jobs), show) as advance, closing(runner(jobs)) as outcomes:
+        for job, ended in outcomes:
+            outcome = _written(ended, results)
             found.append(outcome)
             say(outcome)
             done += weights[job.name]
             ahead = (sum(weights.values()) - done) * (time.monotonic() - began) / done
-            advance(1, f"{job.name}; {minutes(ahead)} left" if ahead else job.name)
+            advance(1, f"{job.name} {'failed' if outcome.record is None else 'done'}", ahead)
     return found
 
 
-def one_by_one(jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
+def _written(outcome: Outcome, results: Path) -> Outcome:
+    """The outcome, its record on disk; one that cannot be written, such as a score that is no number, has failed."""
+    if outcome.record is None:
+        return outcome
+    try:
+        store.write(results, outcome.record)
+    except (ValueError, OSError) as error:
+        return Outcome(outcome.name, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+    return outcome
+
+
+def one_by_one(jobs: Sequence[Job]) -> Outcomes:
     """In this process."""
     for job in jobs:
         yield job, attempt(job)
@@ -82,7 +96,3 @@ def baselines(job: Job, results: Path, again: bool = False) -> None:
 def _weight(job: Job) -> float:
     """About how long a job takes beside others: blocks and epochs."""
     return job.cell.layers * job.config.epochs * (3 if job.cell.fixed else 2)
-
-
-def minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

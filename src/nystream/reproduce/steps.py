@@ -5,13 +5,13 @@ Weights do not change how long a step takes, so the models are not the trained o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import torch
 
 from nystream.bench import record as origin
-from nystream.bench.timing import Job, measure, threads
+from nystream.bench.timing import Job, Times, measure, threads
 from nystream.models import StreamModel
 from nystream.progress import track
 from nystream.reproduce.cells import Cell
@@ -19,6 +19,8 @@ from nystream.reproduce.problems import problem
 from nystream.reproduce.store import Record
 from nystream.reproduce.train import shape
 from nystream.stream import StreamPool
+
+K = TypeVar("K")
 
 ROUNDS = 60
 TOKENS = 64  # of the stream that is pushed again and again
@@ -35,21 +37,35 @@ def time_steps(records: Sequence[Record], command: str, show: bool | None = None
     keys = [_key(cell) for cell in cells]
     wholes = [_key(_whole(cell)) for cell in cells]
     kinds = dict.fromkeys([*wholes, *keys])
-    pools = {key: _pool(key, records[0]["input_dim"]) for key in kinds}
-    jobs = {str(key): Job(pool.push, [(sid, x) for x in tokens]) for key, (pool, sid, tokens) in pools.items()}
-    with threads(1), track("steps", ROUNDS, show) as advance:
-        times = measure(jobs, ROUNDS, advance=advance)
+    pushes = time_pushes({key: _model(key, records[0]["input_dim"]) for key in kinds}, ROUNDS, show)
     found = []
     for record, key, whole in zip(records, keys, wholes, strict=True):
-        pool = pools[key][0]
-        step = times[str(key)].to_dict() | {
+        times, pool = pushes[key]
+        step = times.to_dict() | {
             "backend": pool.backend,
             "bytes_per_stream": pool.bytes_per_stream,
-            "relative": times[str(whole)].median / times[str(key)].median,
+            "relative": pushes[whole][0].median / times.median,
             **origin.header(command),
         }
         found.append(record | {"step": step})
     return found
+
+
+def time_pushes(
+    models: Mapping[K, StreamModel], rounds: int = ROUNDS, show: bool | None = None
+) -> dict[K, tuple[Times, StreamPool]]:
+    """The time of a push of one stream whose window is full, one thread, the models in turns; and their pools."""
+    pools = {key: StreamPool(model, capacity=1) for key, model in models.items()}
+    jobs = {}
+    for key, pool in pools.items():
+        sid, config = pool.open(), models[key].config
+        tokens = torch.randn(TOKENS, config.input_dim, generator=torch.Generator().manual_seed(0)).numpy()
+        for place in range(config.window):
+            pool.push(sid, tokens[place % TOKENS])
+        jobs[str(key)] = Job(pool.push, [(sid, x) for x in tokens])
+    with threads(1), track("steps", rounds, show) as advance:
+        times = measure(jobs, rounds, advance=advance)
+    return {key: (times[str(key)], pool) for key, pool in pools.items()}
 
 
 def _whole(cell: Cell) -> Cell:
@@ -72,17 +88,12 @@ def _key(cell: Cell) -> Cell:
     )
 
 
-def _pool(cell: Cell, input_dim: int) -> tuple[StreamPool, int, Any]:
-    """A pool with one stream whose window is full, and tokens to push."""
+def _model(cell: Cell, input_dim: int) -> StreamModel:
+    """A model of the cell's shape."""
     torch.manual_seed(0)
     model = StreamModel(shape(problem(cell.task), cell, input_dim)).eval()
     for block in model.encoder.blocks:
         cfg = block.attention.config
         if cfg.fixed:
             block.attention.set_landmarks(*torch.randn(2, cfg.num_heads, cfg.m, cfg.head_dim))
-    pool = StreamPool(model, capacity=1)
-    sid = pool.open()
-    tokens = torch.randn(TOKENS, input_dim).numpy()
-    for place in range(cell.window):
-        pool.push(sid, tokens[place % TOKENS])
-    return pool, sid, tokens
+    return model

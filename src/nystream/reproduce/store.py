@@ -30,6 +30,8 @@ def read(folder: Path, name: str) -> Record | None:
         found: Record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a record: it holds no fields; delete it to run its cell again")
     return found
 
 
@@ -37,7 +39,7 @@ def finished(folder: Path, wanted: Mapping[str, Any]) -> Record | None:
     """The record that `wanted` would become, if it is there with all its runs, or more.
 
     `wanted` has a name, what the experiment is ("cell" or "baseline", "budget", "data") and "runs". A record of another
-    experiment under the same name is refused: it would be lost.
+    experiment under the same name is refused, and so is one with runs that `wanted` has not: they would be lost.
     """
     found = read(folder, wanted["name"])
     if found is None:
@@ -49,8 +51,28 @@ def finished(folder: Path, wanted: Mapping[str, Any]) -> Record | None:
                 f"{folder / wanted['name']}.json is of another experiment: {_difference(part, theirs, ours)}; give "
                 f"another folder with --results, or --again to replace it"
             )
-    held = [(run["split"], run["seed"]) for run in found["runs"]]
-    return found if all((run["split"], run["seed"]) in held for run in wanted["runs"]) else None
+    held, needed = (_runs(folder, one) for one in (found, wanted))
+    if needed <= held:
+        return found
+    if not held <= needed:
+        raise ValueError(
+            f"{folder / wanted['name']}.json has runs that are not asked for, and lacks some that are: it is of "
+            f"{_counts(held)}, and this is of {_counts(needed)}; ask for more, or give --again to replace it"
+        )
+    return None
+
+
+def _runs(folder: Path, record: Mapping[str, Any]) -> set[tuple[int, int | None]]:
+    try:
+        return {(run["split"], run["seed"]) for run in record["runs"]}
+    except (KeyError, TypeError) as error:
+        name = f"{folder / record['name']}.json"
+        raise ValueError(f"{name} is not a record: its runs cannot be read; delete it to run its cell again") from error
+
+
+def _counts(runs: set[tuple[int, int | None]]) -> str:
+    splits, seeds = (len({run[i] for run in runs}) for i in (0, 1))
+    return f"{splits} splits x {seeds} seeds"
 
 
 def _difference(part: str, theirs: Any, ours: Any) -> str:

@@ -24,11 +24,13 @@ from nystream.reproduce.cells import Cell
 from nystream.reproduce.problems import Problem, Run
 from nystream.train import Distillation, TrainConfig, distilled, evaluate, fit_many, fix_landmarks
 from nystream.train.data import Data
+from nystream.train.log import METRICS
 from nystream.train.sampler import sampler
 from nystream.train.tasks import Task
 
 TUNING_LR = 1 / 3  # of the first phase's learning rate
 DONE = "done.json"
+SEEDS = 1000  # of a split, at most
 
 
 class Plan(NamedTuple):
@@ -115,7 +117,7 @@ def build(problem: Problem, cell: Cell, run: Run) -> StreamModel:
 
 def number(run: Run) -> int:
     """The seed of a run's weights and of the order of its data."""
-    return 1000 * run.split + run.seed
+    return SEEDS * run.split + run.seed
 
 
 def _whole(plan: Plan, runs: Sequence[Run]) -> TrainConfig:
@@ -185,18 +187,28 @@ def _phase(
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:8]
     folder = plan.work / f"{plan.problem.cell_name(cell)}-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
+    data = [[run.train.fingerprint, run.valid.fingerprint] for run in runs]
     with FileLock(folder / "lock"):  # another process may be at it: wait, and take what it has found
         done = folder / DONE
         if done.is_file():
             held = json.loads(done.read_text(encoding="utf-8"))
+            # Those that were written before this was said are taken as they are.
+            if held.get("data", data) != data:
+                raise ValueError(f"{folder} holds models of other data; give another folder with --work")
             models = [StreamModel.from_pretrained(folder / f"model-{i}") for i in range(len(runs))]
             return Trained(models, phases, held["seconds"])
-        began = time.monotonic()
+        began, before = time.monotonic(), before + _spent(folder / "running")
         models = job(folder / "running")
         seconds = before + time.monotonic() - began
         for i, model in enumerate(models):
             model.save_pretrained(folder / f"model-{i}")
-        text = json.dumps(said | {"seconds": seconds})
+        text = json.dumps(said | {"data": data, "seconds": seconds})
         states.replace(done, lambda partial: partial.write_text(text, encoding="utf-8"))
         shutil.rmtree(folder / "running")
     return Trained(models, phases, seconds)
+
+
+def _spent(folder: Path) -> float:
+    """Seconds that the epochs of a run took before it was stopped; 0 where there is none."""
+    logs = (path.read_text(encoding="utf-8") for path in folder.rglob(METRICS))
+    return sum(json.loads(line)["seconds"] for log in logs for line in log.splitlines() if line.endswith("}"))

@@ -15,6 +15,7 @@ from nystream.reproduce.report.grouping import Table, say
 from nystream.reproduce.report.records import Record, Run
 
 CONFIDENCE = 0.95
+SAME = 1e-4  # of a score: what one function computed in two ways may differ by
 # kind -> (minuend, subtrahend) models
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "low rank against full attention": (
@@ -42,12 +43,13 @@ class Difference(NamedTuple):
     number: int  # of independent differences
     over: str  # what they are: "splits" or "seeds"
     runs: int  # of both records
+    same: bool  # every run, but for rounding
 
     def verdict(self, higher: bool) -> str:
         """In plain words, by whether the interval excludes 0."""
         if self.low is None or self.high is None:
             return f"one {self.over[:-1]} only"
-        if self.low == self.high == 0:
+        if self.same:
             return "the same"
         if self.low <= 0 <= self.high:
             return "no difference found"
@@ -73,9 +75,16 @@ class Comparison(NamedTuple):
 
     @property
     def budgets(self) -> str:
-        """Empty where both were trained for as long."""
+        """Empty where both were trained for as long, or one is a baseline."""
         first, second = self.first.epochs, self.second.epochs
-        return "" if None in (first, second) or first == second else f"{first} against {second} epochs"
+        if None in (first, second):
+            return ""
+        if first != second:
+            return f"{first} against {second} epochs"
+        (ours, size), (theirs, other) = self.first.updates, self.second.updates
+        if None in (ours, theirs) or (ours, size) == (theirs, other):
+            return ""
+        return f"{ours} updates of {size} against {theirs} of {other}"
 
 
 def difference(first: Record, second: Record, metric: str = "") -> Difference | None:
@@ -83,10 +92,12 @@ def difference(first: Record, second: Record, metric: str = "") -> Difference | 
     metric = metric or first.metric
     theirs = dict(zip(second.runs, second.metrics[metric].values, strict=True))
     by_split: dict[int | None, list[float]] = {}
+    same = True
     for run, value in zip(first.runs, first.metrics[metric].values, strict=True):
         other = theirs.get(run, theirs.get(Run(run.split, None)))
         if other is not None:
             by_split.setdefault(run.split, []).append(value - other)
+            same = same and abs(value - other) <= SAME * abs(other)
     runs = sum(map(len, by_split.values()))
     if not runs:
         return None
@@ -96,7 +107,7 @@ def difference(first: Record, second: Record, metric: str = "") -> Difference | 
         over, values = "seeds", next(iter(by_split.values()))
     mean, half = fmean(values), half_width(values)
     low, high = (None, None) if half is None else (mean - half, mean + half)
-    return Difference(mean, low, high, len(values), over, runs)
+    return Difference(mean, low, high, len(values), over, runs, same)
 
 
 def half_width(values: list[float]) -> float | None:

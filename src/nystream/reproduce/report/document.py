@@ -24,13 +24,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table: `notes` beneath it, then where its numbers come from."""
+    """A table, and `notes` beneath it."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,14 @@ class Bullets:
     items: tuple[str, ...]
 
 
-Part = Grid | Figure | Paragraph | Bullets
+@dataclass(frozen=True)
+class Sources:
+    """Where the numbers of the tables before it come from; folded up."""
+
+    lines: tuple[str, ...]
+
+
+Part = Grid | Figure | Paragraph | Bullets | Sources
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nystream.reproduce.report.document import Bullets, Document, Figure, Grid, Paragraph, Part, Section
+from nystream.reproduce.report.document import Bullets, Document, Figure, Grid, Paragraph, Part, Section, Sources
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --soft: #57606a; --line: #dfe2e6; --band: #f5f7f9;
@@ -122,6 +122,9 @@ def _parts(parts: Sequence[Part], plots: Mapping[str, str]) -> Iterator[str]:
                     yield f"{plots[name]}</div><figcaption>{_inline(caption)}</figcaption></figure>"
             case Grid():
                 yield from _grid(part)
+            case Sources(lines):
+                folded = "".join(f"<li>{_inline(line)}</li>" for line in lines)
+                yield f"<details><summary>Where these numbers come from</summary><ul>{folded}</ul></details>"
 
 
 def _grid(grid: Grid) -> Iterator[str]:
@@ -144,9 +147,6 @@ def _grid(grid: Grid) -> Iterator[str]:
         yield "</tr>"
     yield "</tbody></table></div>"
     yield from (f'<p class="note">{_inline(note)}</p>' for note in grid.notes)
-    if grid.sources:
-        items = "".join(f"<li>{_inline(line)}</li>" for line in grid.sources)
-        yield f"<details><summary>Where these numbers come from</summary><ul>{items}</ul></details>"
 
 
 def _class(kinds: Sequence[str]) -> str:

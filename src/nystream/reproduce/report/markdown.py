@@ -19,6 +19,7 @@ from nystream.reproduce.report.document import (
     Part,
     Row,
     Section,
+    Sources,
 )
 from nystream.reproduce.report.grouping import Table
 from nystream.reproduce.report.grouping import tables as grouped
@@ -51,16 +52,17 @@ def readme_results(records: Sequence[Record]) -> str:
     for table in grouped(records):
         if table.group.extra or not table.cells:
             continue
-        grid = _short(table)
+        grid, used = _short(table)
         blocks.append(f"**{grid.title}.** Data: {paper.TASKS[table.group.task].short}\n\n{_grid(grid)}")
         told = headline(comparisons(table))
         if told:
             blocks.append("\n".join(f"- {sentence(one)}." for one in told))
-        blocks += [_sources(grid.sources)]
+        blocks.append(_sources(sources(used)))
     return "\n\n".join(blocks)
 
 
-def _short(table: Table) -> Grid:
+def _short(table: Table) -> tuple[Grid, list[Record]]:
+    """The table, and the records that are in it."""
     task, metric = paper.TASKS[table.group.task], table.metric
     # The paper's first column is the one that ours compares with.
     columns = (
@@ -91,13 +93,7 @@ def _short(table: Table) -> Grid:
         used.append(one)
     for baseline in table.baselines:
         rows.append(Row((baseline.label, "", "", numbers.score(baseline.score, metric), "", "", "")))
-    return Grid(
-        f"{task.title}: {metric.head}, {metric.better}",
-        columns,
-        tuple(rows),
-        (),
-        sources([*used, *table.baselines], steps=True),
-    )
+    return Grid(f"{task.title}: {metric.head}, {metric.better}", columns, tuple(rows)), [*used, *table.baselines]
 
 
 def _section(section: Section, level: int, images: Mapping[str, str]) -> Iterator[str]:
@@ -122,8 +118,8 @@ def _parts(parts: Sequence[Part], images: Mapping[str, str]) -> Iterator[str]:
                 yield f"**{part.title}**"
                 yield _grid(part)
                 yield from part.notes
-                if part.sources:
-                    yield _sources(part.sources)
+            case Sources(lines):
+                yield _sources(lines)
 
 
 def _grid(grid: Grid) -> str:

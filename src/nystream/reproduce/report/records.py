@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from nystream.reproduce import paper
@@ -131,6 +132,14 @@ class Record:
     def epochs(self) -> int | None:
         return self.raw["training"]["epochs"] if "training" in self.raw else None
 
+    @property
+    def updates(self) -> tuple[int | None, int | None]:
+        """Of all phases together, and how many windows or pieces of streams each takes; None where it is not said."""
+        phases: list[Mapping[str, Any]] = self.raw.get("training", {}).get("phases") or [{}]
+        if not all(phase.get("steps_per_epoch") and phase.get("epochs") for phase in phases):
+            return None, None
+        return sum(phase["epochs"] * phase["steps_per_epoch"] for phase in phases), phases[0].get("batch_size")
+
 
 def read(folder: Path) -> list[Record]:
     """Every cell and baseline in `folder`; JSON files that hold something else are none of ours."""
@@ -157,7 +166,9 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
         _check(raw, {"bytes_per_stream": (int, None), "step": (dict, None)}, where)
         _check(raw["cell"], CELL, f"{where}: cell")
         _check(raw["operations"], OPERATIONS, f"{where}: operations")
-        _check(raw["training"], {"epochs": int}, f"{where}: training")
+        _check(raw["training"], {"epochs": int, "phases": list}, f"{where}: training")
+        for phase in raw["training"]["phases"]:
+            _check(phase, {}, f"{where}: training: a phase")
         if raw["step"] is not None:
             _check(raw["step"], STEP, f"{where}: step")
     else:
@@ -196,8 +207,18 @@ def _scores(found: Mapping[str, Any], count: int, where: str) -> dict[str, Score
             raise ValueError(f"{where}: {name} has {len(values)} values for {count} runs")
         for value in values:
             _check({"values": value}, {"values": float}, f"{where}: {name}")
-        scores[name] = Scores(of["mean"], of["std"] if count > 1 else None, tuple(values))
+        std = of["std"] if count > 1 else None
+        _same(f"{where}: {name}: mean", of["mean"], fmean(values))
+        if std is not None:
+            _same(f"{where}: {name}: std", std, stdev(values))
+        scores[name] = Scores(of["mean"], std, tuple(values))
     return scores
+
+
+def _same(where: str, said: float, found: float) -> None:
+    """What a record says of its values must follow from them."""
+    if not math.isclose(said, found, rel_tol=1e-6, abs_tol=1e-9):
+        raise ValueError(f"{where} is {said!r}, but that of its values is {found!r}")
 
 
 def _check(found: Any, wanted: Mapping[str, Any], where: str) -> None:

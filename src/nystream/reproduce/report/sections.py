@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from nystream.reproduce import paper
 from nystream.reproduce.report import compare, numbers, tables
 from nystream.reproduce.report.compare import Comparison
-from nystream.reproduce.report.document import Bullets, Document, Figure, Paragraph, Part, Section
+from nystream.reproduce.report.document import Bullets, Document, Figure, Paragraph, Part, Section, Sources
 from nystream.reproduce.report.grouping import Table
 from nystream.reproduce.report.grouping import tables as grouped
 from nystream.reproduce.report.plots import Plot, drawable
 from nystream.reproduce.report.records import Record
+from nystream.reproduce.report.sources import sources
 
 TITLE = "Continual low-rank attention: the paper's numbers and ours"
 INTRODUCTION = (
@@ -26,11 +27,15 @@ READING = (
     "and the interval is over splits; with one split it is over seeds. With fewer than two there is none. Splits share "
     "most of what they learn from, so even these intervals are a little too short.",
     "**better** and **worse**: the interval excludes 0. **no difference found**: it does not, which is no proof that "
-    "there is none. **the same**: every run has the same score, as when a plain model computes over a window what its "
-    "continual twin computes over the stream. Of twenty comparisons between equals, one is expected to come out as a "
-    "difference by chance.",
+    "there is none. **the same**: every run has the same score but for rounding, as when a plain model computes over a "
+    "window what its continual twin computes over the stream. Of twenty comparisons between equals, one is expected to "
+    "come out as a difference by chance.",
+    "An interval is about chance in splitting and training. Other test data, such as other videos or another year, are "
+    "not in it.",
+    "Where the numbers come from is folded up after the last table of each part.",
     "Models are selected on validation data and scored as they stream, token by token. The budget of training is the "
-    "same for all cells of a table and depth; where it is not, the verdict says so.",
+    "same for all cells of a table and depth; where it is not, the verdict says so: epochs, or updates of so many "
+    "windows or pieces of streams.",
 )
 
 
@@ -119,6 +124,7 @@ def _parts(table: Table, figures: bool) -> Iterator[Part]:
     if settings:
         yield tables.differences(table, settings, f"{title}: other settings minus the table's own")
         yield from _figure(plots.get(f"{slug}-settings"))
+    yield Sources(sources(table.records()))
 
 
 def _figure(plot: Plot | None) -> Iterator[Figure]:

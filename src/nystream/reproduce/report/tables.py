@@ -11,7 +11,6 @@ from nystream.reproduce.report.compare import Comparison
 from nystream.reproduce.report.document import MISSING, Column, Grid, Row
 from nystream.reproduce.report.grouping import Table, say
 from nystream.reproduce.report.records import Record
-from nystream.reproduce.report.sources import sources
 
 LABELS = (Column("model", False), Column("blocks"))
 DIFFERENCE = (Column("mean"), Column("95 % interval"), Column("over"), Column("verdict", False))
@@ -42,8 +41,7 @@ def result(table: Table) -> Grid:
         cells = [baseline.label, "", *[""] * (len(columns) - 2)]
         cells[columns.index(_ours(metric))] = numbers.score(baseline.score, metric)
         rows.append(Row(tuple(cells), starts=place == 0))
-    used = [*table.cells.values(), *table.baselines]
-    return Grid(_title(table), tuple(columns), tuple(rows), tuple(_notes(table, beside)), sources(used, steps=True))
+    return Grid(_title(table), tuple(columns), tuple(rows), tuple(_notes(table, beside)))
 
 
 def further(table: Table, name: str) -> Grid:
@@ -57,7 +55,7 @@ def further(table: Table, name: str) -> Grid:
         for model, layers in _keys(table, beside)
     ]
     columns = (*LABELS, *_score_columns(table, metric, beside))
-    return Grid(f"{table.group.title}: {metric.title}", columns, tuple(rows), (), sources(table.cells.values()))
+    return Grid(f"{table.group.title}: {metric.title}", columns, tuple(rows))
 
 
 def differences(table: Table, found: Sequence[Comparison], title: str) -> Grid:
@@ -67,21 +65,18 @@ def differences(table: Table, found: Sequence[Comparison], title: str) -> Grid:
     for kind in dict.fromkeys(one.kind for one in found):
         rows.append(Row((kind[0].upper() + kind[1:],), heading=True))
         rows += [_difference(one) for one in found if one.kind == kind]
-    used = {one.name: one for pair in found for one in (pair.first, pair.second)}
-    return Grid(title, columns, tuple(rows), (), sources(used.values()))
+    return Grid(title, columns, tuple(rows))
 
 
 def summary(found: Sequence[tuple[Table, Sequence[Comparison]]]) -> Grid:
     """What low rank costs, in short: each table's few differences that matter."""
     columns = (Column("difference", False), *DIFFERENCE)
     rows: list[Row] = []
-    used: dict[str, Record] = {}
     for table, few in found:
         metric = table.metric
         title = f"{table.group.title}: {metric.title}, {metric.change}, {metric.better}"
         rows += [Row((title,), heading=True), *(_difference(one) for one in few)]
-        used |= {one.name: one for pair in few for one in (pair.first, pair.second)}
-    return Grid("In short: paired differences", columns, tuple(rows), (), sources(used.values()))
+    return Grid("In short: paired differences", columns, tuple(rows))
 
 
 def _difference(one: Comparison) -> Row:
@@ -100,7 +95,7 @@ def sweep(table: Table) -> Grid | None:
     if not keys:
         return None
     every = sorted({m for key in keys for m in table.sweep(*key)})
-    rows, used = [], []
+    rows = []
     for model, layers in keys:
         found = table.sweep(model, layers)
         chosen = best(list(found.values()), metric.higher)
@@ -109,11 +104,10 @@ def sweep(table: Table) -> Grid | None:
             text = numbers.score(found[m].score, metric) if m in found else MISSING
             cells.append(f"**{text}**" if found.get(m) is chosen else text)
         rows.append(Row((paper.MODELS[model], str(layers), *cells)))
-        used += list(found.values())
     note = "Test scores; bold is the m with the best validation score, which is the one to choose."
     columns = (*LABELS, *(Column(f"m = {m}") for m in every))
     title = f"{table.group.title}: {metric.head} against the number of landmarks"
-    return Grid(title, columns, tuple(rows), (note,), sources(used))
+    return Grid(title, columns, tuple(rows), (note,))
 
 
 def ablations(table: Table) -> Grid | None:
@@ -123,7 +117,6 @@ def ablations(table: Table) -> Grid | None:
     if not found:
         return None
     rows: list[Row] = []
-    used: list[Record] = []
     for model, layers in _trained(table):
         of = [(one, say(differs)) for one, differs in found if (one.model, one.layers) == (model, layers)]
         if not of:
@@ -137,7 +130,6 @@ def ablations(table: Table) -> Grid | None:
             scores = (numbers.score(one.valid[one.metric], metric), numbers.score(one.score, metric))
             mark = "chosen" if one is chosen else ""
             rows.append(Row((*names, words, *scores, mark), mark=mark, starts=place == 0 and bool(rows)))
-        used += [one for one, _ in of]
     columns = (
         *LABELS,
         Column("setting", False),
@@ -146,7 +138,7 @@ def ablations(table: Table) -> Grid | None:
         Column("", False),
     )
     note = "Chosen: the setting with the best validation score. Test scores take no part in it."
-    return Grid(f"{table.group.title}: other settings", columns, tuple(rows), (note,), sources(used))
+    return Grid(f"{table.group.title}: other settings", columns, tuple(rows), (note,))
 
 
 def best(records: Sequence[Record], higher: bool) -> Record:

@@ -21,7 +21,9 @@ from nystream.tasks.electricity.features import DAY, WEEK, Forecast
 from nystream.train import Forecasting
 
 ALPHAS = tuple(10.0**power for power in range(-2, 6))
-LAGS = {"paper": 24, "lags": 6}  # tokens, about as many as still help on EIA-930
+# Tokens. On EIA-930 half as many again of the paper's tokens gain a tenth of the validation error, twice as many with
+# lags a hundredth.
+LAGS = {"paper": 24, "lags": 6}
 PIECE = 4096  # rows of the regression that are in memory at once
 
 

@@ -1,0 +1,72 @@
+"""`nystream eval`: the scores of a saved model on a source."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from nystream import state as states
+from nystream.bench.record import require_writable
+from nystream.cli.scores import scores_table
+from nystream.data.open_source import open_for
+from nystream.data.reader import Policy
+from nystream.data.run import evaluate, plain_numbers
+from nystream.live import models
+
+
+@dataclass
+class Eval:
+    """Score a trained model on a table or a folder, read as its training data were. It streams over all of it.
+
+    Rows that the model was trained on count too: give it data that it has not seen.
+
+    Example: nystream eval runs/demand newer.csv --gaps fill
+    """
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run folder, or a model folder."""
+    source: Annotated[Positional[Path], arg(metavar="SOURCE")]
+    """A table, a folder of feature files, or a folder of audio files, as the model was trained on."""
+    missing: Policy = "fail"
+    """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
+    gaps: Policy = "fail"
+    """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
+    background: str = ""
+    """Feature files: the class of frames in which nothing is to be detected."""
+    seconds: float = 30.0
+    """Audio: how much of a file is used, at most."""
+    json: Path | None = None
+    """Write the scores here too."""
+    plain: bool = False
+    """No colours and no progress bars, as in a pipe."""
+
+    def run(self) -> None:
+        if self.json is not None:
+            require_writable("json", self.json)
+        model = models.load(self.model)
+        problem = open_for(
+            model.info,
+            self.source,
+            missing=self.missing,
+            gaps=self.gaps,
+            background=self.background,
+            seconds=self.seconds,
+            show=False if self.plain else None,
+        )
+        for note in problem.notes:
+            print(note, flush=True)
+        scores = evaluate(model, problem)
+        if self.json is not None:
+            held = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
+            text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
+            states.replace(self.json, lambda partial: partial.write_text(text, encoding="utf-8"))
+        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
+        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        console.print(scores_table(scores, problem.info, f"{self.model} on {self.source}, as it streams"))

@@ -1,0 +1,134 @@
+"""`nystream stream`: a trained model follows a live source."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from nystream.bench.record import require_writable
+from nystream.config import ModelInfo
+from nystream.config.checks import positive_int
+from nystream.data.reader import Policy, reader_from_dict
+from nystream.data.sounds import SoundReader
+from nystream.live import models, saving
+from nystream.live.output import HumanLines, JsonLines, Printer
+from nystream.live.run import Keeper, OnError, follow
+from nystream.live.session import Session, live_reader
+from nystream.live.sources import Feed, Format, Source, open_source
+
+
+@dataclass
+class Stream:
+    """Follow a live source: one line for every token as it comes, forecasts and classes in the units and names of the
+    data the model was trained on.
+
+    Examples: nystream stream demand sample --human; tail -f load.csv | nystream stream runs/load - --save-state
+    load.state
+    """
+
+    model: Annotated[Positional[str], arg(metavar="MODEL")]
+    """A run folder, a model folder, or demand: a small model that comes with the package."""
+    source: Annotated[Positional[str], arg(metavar="SOURCE")]
+    """- for lines on standard input, mic for the microphone, a file (.jsonl, .csv, .npy, or sound such as .wav), or
+    sample: hours of demand that come with the package."""
+    format: Format = "auto"
+    """Of lines: JSON objects or arrays, or CSV, with a header or numbers alone. auto goes by the first line."""
+    json: bool = False
+    """JSON lines, as in a pipe."""
+    human: bool = False
+    """Lines to be read, as on a terminal."""
+    latency: bool = False
+    """Say how many microseconds the model's step took."""
+    missing: Policy = "fail"
+    """Fields that are empty: fail, as on-error says, fill with the last value, or skip the record."""
+    gaps: Policy | None = None
+    """Rows that are missing in time: fail (which needs --on-error fail), fill with the last values, or skip: pass over
+    the gap. Unless told, filled where bad records are skipped, since those leave gaps; each such line says so."""
+    on_error: OnError = "skip"
+    """A record that cannot be read is reported with its number and skipped, or ends the run with exit code 2."""
+    save_state: Path | None = None
+    """Save the session to this file, whole or not at all: after every so many tokens, once a second, at the end."""
+    load_state: Path | None = None
+    """Go on from this file: a source that is a file after the last record that was taken in, others with what comes. If
+    it is also the one of save-state, it need not be there yet."""
+    every: int = 100
+    """Tokens between two saves. After a kill, answers since the last save are given again."""
+    limit: int | None = None
+    """Stop after so many records."""
+    follow: bool = False
+    """Wait for more lines where the file ends."""
+    backend: Literal["auto", "numba", "torch"] = "auto"
+    """What steps the model: compiled for the CPU, or torch."""
+
+    def run(self) -> None:
+        self.check()
+        model = models.load(self.model)
+        records = live_reader(model, self.missing, self.gaps_of(model.info))
+        source = open_source(self.source, self.format, self.follow, rate_of(model.info))
+        session = Session(model, records, self.backend)
+        feed = self.feed(session, source)
+        keeper = None
+        if self.save_state is not None:
+            keeper = Keeper(self.save_state, session, self.every, feed.position)
+        if self.source == "-" and sys.stdin is not None and sys.stdin.isatty():
+            say("reading lines from the terminal: JSON, or CSV with a header; Ctrl-D ends")
+        count = follow(
+            session, feed, self.printer(), on_error=self.on_error, limit=self.limit, keeper=keeper, report=say
+        )
+        if count.skipped:
+            if not session.tokens and not count.taken:
+                raise ValueError(f"none of the {source.unit}s could be read, of {count.skipped}")
+            say(f"{count.skipped} of {count.skipped + count.taken} {source.unit}s skipped")
+
+    def check(self) -> None:
+        """Refuse what would fail later."""
+        if self.json and self.human:
+            raise ValueError("json and human are both set; a line is one or the other")
+        positive_int("every", self.every)
+        if self.limit is not None:
+            positive_int("limit", self.limit)
+        if self.save_state is not None:
+            require_writable("save-state", self.save_state)
+
+    def gaps_of(self, info: ModelInfo) -> Policy:
+        """What is done about gaps. Were one refused and the record skipped, all later ones would be after a gap too."""
+        if info.reader is None or info.reader["kind"] != "table":
+            return self.gaps or "fail"
+        if self.gaps == "fail" and self.on_error == "skip":
+            raise ValueError("gaps=fail needs on-error=fail: after a gap that is refused, no record could be taken in")
+        return self.gaps or ("fill" if self.on_error == "skip" else "fail")
+
+    def feed(self, session: Session, source: Source) -> Feed:
+        """The records that are to come, and the session where it is to go on."""
+        path = self.load_state
+        if path is None or (saving.same_file(path, self.save_state) and not path.exists()):
+            return Feed(source)
+        feed = Feed(source, saving.load(path, session))
+        done = feed.position.items
+        place = f"after {source.unit} {done}" if done else "at the beginning"
+        place = f"{place} of {self.source}" if source.again else "with what comes"
+        say(f"going on {place}, with token {session.tokens + 1}")
+        return feed
+
+    def printer(self) -> Printer:
+        if self.json or not (self.human or sys.stdout.isatty()):
+            return JsonLines(sys.stdout, self.latency)
+        return HumanLines(sys.stdout, self.latency)
+
+
+def rate_of(info: ModelInfo) -> int | None:
+    """Samples a second that a model hears; None if it does not read sound."""
+    if info.reader is None or info.reader["kind"] != "audio":
+        return None
+    reader = reader_from_dict(info.reader)
+    assert isinstance(reader, SoundReader)
+    return reader.rate
+
+
+def say(message: str) -> None:
+    """One line on standard error."""
+    print("nystream:", *message.split(), file=sys.stderr, flush=True)

@@ -1,0 +1,164 @@
+"""`nystream train`: from a file or a folder to a model that streams."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from nystream.cli.scores import scores_table
+from nystream.data.open_source import open_source
+from nystream.data.reader import Policy
+from nystream.data.run import CONFIG, PLOTS, Result, free_folder, resolved, train
+from nystream.data.settings import Settings, TaskName, Variant, read_config
+
+RUNS = Path("runs")
+NOT_STREAMED = (".parquet", ".pq", ".npz")  # nystream stream reads lines, .npy and sound
+
+
+def usual(what: Any, metavar: str | None = None) -> Any:
+    """An option that is not given by default: a config file may have it."""
+    return arg(metavar=metavar, help_behavior_hint=f"(default: {what})")
+
+
+@dataclass
+class Train:
+    """Train a model on data of your own, and write a run folder: model, config, checkpoints, metrics, scores, plots.
+
+    SOURCE is a table (.csv, .parquet), whose columns are forecast; a folder of .npy or .npz feature files, whose frames
+    or files have classes; or a folder of audio files, one subfolder for each class. A run that was stopped goes on with
+    the same command.
+
+    Examples: nystream train demand.csv --target total --horizon 24 (forecast a column, 24 rows ahead);
+    nystream train features/ (classes of frames or files); nystream train sounds/ --window 100 (classes of audio files);
+    nystream train --config runs/demand/config.toml --out again (the same run once more)
+    """
+
+    source: Annotated[Positional[Path | None], arg(metavar="SOURCE", help_behavior_hint="")] = None
+    """A table, a folder of feature files, or a folder of audio files; may be in the config file instead."""
+    config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="")] = None
+    """Read options from this TOML or YAML file, as a run writes it; those given here win."""
+    out: Annotated[Path | None, usual("runs/NAME", "FOLDER")] = None
+    """Where the run goes."""
+
+    target: Annotated[str | None, usual("none", "NAMES")] = None
+    """Table: the column to forecast; several with commas between them."""
+    horizon: Annotated[int | None, usual(Settings.horizon, "ROWS")] = None
+    """Table: how many rows ahead."""
+    time: Annotated[str | None, usual("found", "NAME")] = None
+    """Table: the column that says when a row was measured; none if there is none."""
+    columns: Annotated[str | None, usual("all", "NAMES")] = None
+    """Table: what to forecast from, beside the targets themselves."""
+    categorical: Annotated[str | None, usual("text", "NAMES")] = None
+    """Table: columns of numbers that are categories."""
+    units: Annotated[str | None, usual("none", "NAMES")] = None
+    """Table: units of the targets, such as MW."""
+    missing: Annotated[Policy | None, usual(Settings.missing, "fail|fill|skip")] = None
+    """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
+    gaps: Annotated[Policy | None, usual(Settings.gaps, "fail|fill|skip")] = None
+    """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
+    task: Annotated[TaskName | None, usual("found from the labels", "classification|detection")] = None
+    """Feature files: a class for every file, or classes of every frame."""
+    background: Annotated[str | None, usual("none", "CLASS")] = None
+    """Feature files: the class of frames in which nothing is to be detected."""
+    seconds: Annotated[float | None, usual(Settings.seconds, "SECONDS")] = None
+    """Audio: how much of a file is used, at most."""
+
+    window: Annotated[int | None, usual("64, less for little data", "N")] = None
+    """Tokens that the model looks back on."""
+    landmarks: Annotated[int | None, usual(Settings.landmarks, "M")] = None
+    """Landmarks of the low-rank attention."""
+    variant: Annotated[Variant | None, usual(Settings.variant, "co-fixed|co-cont|co-full")] = None
+    """Fixed landmarks, in two phases of training; continual landmarks; or full attention."""
+    embed_dim: Annotated[int | None, usual(Settings.embed_dim, "D")] = None
+    """Width of the model."""
+    num_heads: Annotated[int | None, usual(Settings.num_heads, "H")] = None
+    """Heads of its attention."""
+    layers: Annotated[int | None, usual(Settings.layers, "L")] = None
+    """Blocks."""
+    stack: Annotated[Literal["deep", "paper"] | None, usual(Settings.stack, "deep|paper")] = None
+    """Several blocks: deep streams every one of them, paper gives the window model's output."""
+    epochs: Annotated[int | None, usual(Settings.epochs, "E")] = None
+    """Of training; fixed landmarks are then fine-tuned for half as many."""
+    lr: Annotated[float | None, usual(Settings.lr, "RATE")] = None
+    """Largest learning rate."""
+    batch_size: Annotated[int | None, usual(Settings.batch_size, "B")] = None
+    """Pieces of streams an update."""
+    seed: Annotated[int | None, usual(Settings.seed, "SEED")] = None
+    """Of the weights, the split of files and the order of the data."""
+    device: Annotated[str | None, usual(Settings.device, "cpu|cuda|auto")] = None
+    """Where to train; auto is cuda where there is a GPU."""
+    plain: bool = False
+    """No colours and no progress bars, as in a pipe."""
+
+    def run(self) -> None:
+        show = False if self.plain else None
+        problem = open_source(self.settings(), show)
+        for note in problem.notes:
+            _say(note)
+        settings = resolved(self.settings(), problem)
+        out = free_folder(settings, RUNS / _name(settings)) if self.out is None else self.out
+        try:
+            result = train(settings, problem, out, _say, show)
+        except KeyboardInterrupt:
+            print(f"What is done is in {out}; the same command goes on.", file=sys.stderr)
+            raise
+        drawn = _draw(result)
+        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
+        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")
+        console.print()
+        console.print(scores_table(result.scores["test"], result.problem.info, "Test part, as it streams"))
+        pictures = f" and {PLOTS}" if drawn else ""
+        print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{pictures}")
+        print(f"next: {_next(result, settings)}", flush=True)
+
+    def settings(self) -> Settings:
+        """Options that were given, then those of the config file, then the usual ones."""
+        fields = {field.name for field in dataclasses.fields(Settings)}
+        given = {name: value for name, value in vars(self).items() if name in fields and value is not None}
+        if self.source is not None:
+            given["source"] = str(self.source.expanduser().resolve())
+        held = read_config(self.config) if self.config is not None else {}
+        try:
+            return Settings(**held | given)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+
+
+def _name(settings: Settings) -> str:
+    return Path(settings.source).stem
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _draw(result: Result) -> bool:
+    from nystream.data import plots
+
+    try:
+        plots.draw(result)
+    except ModuleNotFoundError as error:
+        print(f"no plots: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _next(result: Result, settings: Settings) -> str:
+    """What to type now: the model on something of its source."""
+    clips = getattr(result.problem, "clips", None)
+    source = settings.source if clips is None else str(Path(settings.source) / clips.clips[0].name)
+    if Path(source).suffix.lower() in NOT_STREAMED:
+        source = "-"
+    words = ["nystream", "stream", str(result.folder), source]
+    for name in ("missing", "gaps"):
+        policy = getattr(settings, name)
+        words += [f"--{name}", policy] if policy != getattr(Settings, name) else []
+    return shlex.join(words)

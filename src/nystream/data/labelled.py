@@ -1,0 +1,93 @@
+"""Classes of files, or of their frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nystream.config import ModelInfo
+from nystream.data.clips import Clips, split
+from nystream.data.problem import PartName, Problem, Scores
+from nystream.train import Classification, Detection, StreamData, metrics
+from nystream.train.tasks import Task
+
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled(Problem):
+    """Files as streams. The class of a file is that of each of its tokens: a stream has an answer at every one."""
+
+    clips: Clips
+    info: ModelInfo
+    notes: tuple[str, ...]
+    task: Task
+    seed: int
+
+    short, dropout = 1.0, 0.1
+
+    @cached_property
+    def parts(self) -> dict[str, list[int]]:
+        """Numbers of the files of every part."""
+        return dict(zip(PARTS, split(self.clips, self.seed), strict=True))
+
+    @property
+    def longest(self) -> int:
+        return max(len(clip.x) for clip in self.clips.clips)
+
+    def numbers(self, name: PartName) -> list[int]:
+        return list(range(len(self.clips.clips))) if name == "all" else self.parts[name]
+
+    def part(self, name: PartName, warm: int) -> StreamData:
+        chosen = [self.clips.clips[i] for i in self.numbers(name)]
+        return StreamData([clip.x for clip in chosen], [clip.y for clip in chosen])
+
+    def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
+        if self.clips.labelling == "classification":
+            ends = torch.tensor([len(self.clips.clips[i].x) for i in self.numbers(name)]).cumsum(0) - 1
+            return {
+                "accuracy at the end of a file": metrics.accuracy(output[ends], y[ends]),
+                "accuracy of all tokens": metrics.accuracy(output, y),
+            }
+        found = self.task.scores(output, y)
+        named = {"mean average precision": found["map"], "calibrated mean average precision": found["cmap"]}
+        known, hot = metrics.known(y), metrics.one_hot(y, self.output_dim)
+        right = hot[known].gather(1, output[known].argmax(1, keepdim=True))
+        return {**named, "accuracy of frames": float(right.double().mean())}
+
+    def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
+        """The most frequent class of what was trained on, always."""
+        source: PartName = name if name == "all" else "train"
+        frequent = metrics.one_hot(self.part(source, warm).y, self.output_dim).sum(0)
+        if self.clips.labelling == "classification":
+            ends = [int(self.clips.clips[i].y[-1]) for i in self.numbers(source)]
+            frequent = torch.from_numpy(np.bincount(ends, minlength=self.output_dim)).float()
+        y = self.part(name, warm).y
+        output = torch.zeros(len(y), self.output_dim)
+        output[:, int(frequent.argmax())] = 1.0
+        return {"most frequent class": self.scores(name, warm, output, y)}
+
+
+def labelled(clips: Clips, background: str = "", seed: int = 0) -> Labelled:
+    """What there is to learn from files with labels."""
+    if background and background not in clips.classes:
+        raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
+    if len(clips.classes) < 2:
+        raise ValueError(f"{clips.folder} has one class, {clips.classes[0]!r}, but there is nothing to tell apart")
+    task: Task = Classification()
+    if clips.labelling == "detection":
+        task = Detection(background=clips.classes.index(background) if background else None)
+    elif background:
+        raise ValueError(f"background={background!r} is for labels of frames, but these are labels of files")
+    info = ModelInfo(
+        task=clips.labelling,
+        inputs=clips.reader.names,
+        labels=clips.classes,
+        seconds=clips.seconds,
+        reader=clips.reader.to_dict(),
+    )
+    return Labelled(clips, info, clips.notes, task, seed)

@@ -1,0 +1,255 @@
+"""A training run: from settings to a folder with everything that came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream import state as states
+from nystream.bench.record import hardware
+from nystream.config import AttentionConfig, ModelConfig
+from nystream.data.problem import PartName, Problem, Scores
+from nystream.data.settings import Settings
+from nystream.layers.scaler import Scaler
+from nystream.models import StreamModel
+from nystream.train import TrainConfig, fit, fix_landmarks, predict
+from nystream.train.data import StreamData
+from nystream.train.log import METRICS
+from nystream.train.sampler import sampler as make_sampler
+from nystream.train.sampler import updates, warm_up
+
+CONFIG, SCORES, MODEL, CHECKPOINTS, PLOTS = "config.toml", "scores.json", "model", "checkpoints", "plots"
+WINDOW, LEAST_WINDOW = 64, 4  # unless told: the first, or less where streams are short
+FEWEST, MOST = 40, 200  # updates an epoch: a small source is gone through several times, a large one in part
+PARTS: tuple[PartName, ...] = ("train", "valid", "test")
+TOKENS = 20_000  # that landmarks are clustered from
+TUNING_LR = 1 / 3  # of the first phase's learning rate
+
+Say = Callable[[str], None]
+
+
+class Result(NamedTuple):
+    """What came of a run."""
+
+    model: StreamModel
+    problem: Problem
+    folder: Path
+    scores: dict[str, dict[str, Scores]]  # part -> model or baseline -> scores
+    output: Tensor  # of the scored tokens of the test part [N, output_dim]
+    warm: int
+    seconds: float
+
+
+def resolved(settings: Settings, problem: Problem) -> Settings:
+    """The settings with what the source decides: a run's config says all of it."""
+    if not settings.window:
+        settings = dataclasses.replace(settings, window=_window(problem))
+    return dataclasses.replace(settings, landmarks=min(settings.landmarks, settings.window))
+
+
+def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, show: bool | None = None) -> Result:
+    """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was."""
+    settings = resolved(settings, problem)
+    check_folder(settings, folder)
+    device = _device(settings.device)
+    config = model_config(settings, problem)
+    how, warm = training(settings, problem, config)
+    parts = {name: problem.part(name, warm) for name in PARTS}
+    how = _paced(how, parts["train"], config)
+    torch.manual_seed(settings.seed)
+    model = StreamModel(config, problem.info)
+    model.input_scaler.fit(parts["train"].x)
+    if problem.task.scaled:
+        _fit_changes(model, parts["train"].y)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / CONFIG, settings.to_toml())
+    began = time.monotonic()
+    model = _trained(settings, problem, model.to(device), parts, how, folder / CHECKPOINTS, say, show)
+    seconds = time.monotonic() - began
+    model.save_pretrained(folder / MODEL)
+    _gather_metrics(folder)
+    scores: dict[str, dict[str, Scores]] = {}
+    for name in PARTS[1:]:
+        output, y = predict(model, parts[name], skip=warm)
+        scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
+    tokens = {name: len(parts[name].x) for name in PARTS}
+    about = {"task": problem.info.task, "tokens": tokens, "data": parts["train"].fingerprint, "hardware": hardware()}
+    held = json.dumps(plain_numbers(scores | about), indent=2, ensure_ascii=False, allow_nan=False)
+    _write(folder / SCORES, held + "\n")
+    return Result(model.cpu(), problem, folder, scores, output, warm, seconds)
+
+
+def evaluate(model: StreamModel, problem: Problem, part: PartName = "all") -> dict[str, Scores]:
+    """The scores of a model that streams over a source, and those of the baselines."""
+    warm = warm_up(model.config, TrainConfig(short=problem.short))
+    data = problem.part(part, warm)
+    longest = int(data.length.max())
+    if longest <= warm:
+        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
+    output, y = predict(model, data, skip=warm)
+    return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
+
+
+def model_config(settings: Settings, problem: Problem) -> ModelConfig:
+    """The model that is trained first: landmarks are fixed later."""
+    attention = AttentionConfig(
+        f"{settings.variant}-single" if settings.variant != "co-fixed" else "co-cont-single",  # phase one
+        settings.embed_dim,
+        settings.num_heads,
+        settings.window,
+        None if settings.variant == "co-full" else settings.landmarks,
+    )
+    return ModelConfig(
+        input_dim=problem.input_dim,
+        output_dim=problem.output_dim,
+        attention=attention,
+        layers=settings.layers,
+        ff_dim=2 * settings.embed_dim,
+        stack=settings.stack,
+        dropout=problem.dropout,
+    )
+
+
+def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple[TrainConfig, int]:
+    """How to train, and how many tokens at the start of a stream only fill a window."""
+    how = TrainConfig(
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        lr=settings.lr,
+        seed=settings.seed,
+        short=problem.short,
+        bf16=False if problem.task.scaled else None,  # errors of a percent of a deviation are too fine for it
+    )
+    warm = warm_up(config, how)
+    if problem.longest <= warm:
+        raise ValueError(
+            f"window={config.window} is too long: {problem.longest} tokens are there to train on; "
+            f"give a shorter one, or more data"
+        )
+    return how, warm
+
+
+def check_folder(settings: Settings, folder: Path) -> None:
+    """Refuse a folder that holds another run, or something else."""
+    held = folder / CONFIG
+    if held.is_file():
+        if held.read_text(encoding="utf-8") != settings.to_toml():
+            raise ValueError(f"out={folder} holds a run of other settings (see {held}); give another folder")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"out={folder} is there and holds no run; give another folder")
+
+
+def free_folder(settings: Settings, base: Path) -> Path:
+    """The first of runs/NAME, runs/NAME-2, … that is free or holds a run of the same settings."""
+    number = 1
+    while True:
+        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        try:
+            check_folder(settings, folder)
+        except ValueError:
+            number += 1
+        else:
+            return folder
+
+
+def history(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of metrics.jsonl."""
+    for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)
+
+
+def plain_numbers(value: Any) -> Any:
+    """In what JSON can hold: it knows no NaN."""
+    if isinstance(value, dict):
+        return {name: plain_numbers(one) for name, one in value.items()}
+    return None if isinstance(value, float) and value != value else value
+
+
+def _trained(
+    settings: Settings,
+    problem: Problem,
+    model: StreamModel,
+    parts: Mapping[PartName, StreamData],
+    how: TrainConfig,
+    folder: Path,
+    say: Say,
+    show: bool | None,
+) -> StreamModel:
+    options: dict[str, Any] = {"task": problem.task, "tensorboard": False, "progress": show}
+    fixed = settings.variant == "co-fixed"
+    size = (
+        f"{settings.variant}, window {settings.window}"
+        + f", {settings.landmarks} landmarks" * model.config.blocks[0].low_rank
+    )
+    say(f"{size}, {sum(x.numel() for x in model.parameters()):,} parameters")
+    say(f"training{', phase 1 of 2' * fixed}: {how.epochs} epochs of {how.steps_per_epoch} updates")
+    fit(model, parts["train"], parts["valid"], how, folder=folder / "phase-1", **options)
+    if not fixed:
+        return model
+    tuning = dataclasses.replace(how, epochs=max(1, how.epochs // 2), lr=how.lr * TUNING_LR)
+    blocks = len(model.config.blocks)
+    each = f", for each of {blocks} blocks" if blocks > 1 else ""
+    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {tuning.epochs} epochs{each}")
+    found: StreamModel = fix_landmarks(
+        model, parts["train"], parts["valid"], config=tuning, tokens=TOKENS, folder=folder, **options
+    )
+    return found
+
+
+def _fit_changes(model: StreamModel, y: Tensor) -> None:
+    """Scale the outputs by what is known of the targets."""
+    scaler = model.output_scaler
+    means, scales = [], []
+    for column in y.T:
+        known = column[column.isfinite()]
+        if not len(known):
+            raise ValueError("a target is not known in any row that is trained on")
+        one = Scaler(1)
+        one.fit(known[:, None])
+        means.append(one.mean)
+        scales.append(one.scale)
+    scaler.set(torch.cat(means), torch.cat(scales))
+
+
+def _gather_metrics(folder: Path) -> None:
+    """One file of the phases' metrics, in order."""
+    lines = []
+    for phase in sorted((folder / CHECKPOINTS).glob("phase-*"), key=lambda path: (len(path.name), path.name)):
+        for line in (phase / METRICS).read_text(encoding="utf-8").splitlines():
+            lines.append(json.dumps({"phase": phase.name, **json.loads(line)}) + "\n")
+    _write(folder / METRICS, "".join(lines))
+
+
+def _write(path: Path, text: str) -> None:
+    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+
+
+def _paced(how: TrainConfig, data: StreamData, config: ModelConfig) -> TrainConfig:
+    natural = updates(make_sampler(data, config, how), how)
+    return dataclasses.replace(how, steps_per_epoch=min(max(natural, FEWEST), MOST))
+
+
+def _window(problem: Problem) -> int:
+    """The usual window, or what streams can fill: several where the first of each only fills it."""
+    window = WINDOW
+    if problem.short:
+        return min(window, problem.longest)
+    while window > LEAST_WINDOW and 4 * window > problem.longest:
+        window //= 2
+    return window
+
+
+def _device(name: str) -> str:
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device={name!r} is not known; it must be one of auto, cpu, cuda")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise ValueError("device='cuda' needs a GPU that torch can use, and there is none")
+    return "cuda" if there and name != "cpu" else "cpu"

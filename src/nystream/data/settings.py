@@ -1,0 +1,127 @@
+"""A run in a few fields: what `nystream train` takes as options, and what its config file holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from nystream.config.checks import fields_of, one_of, positive_int
+from nystream.data.reader import Policy
+
+Variant = Literal["co-fixed", "co-cont", "co-full"]
+TaskName = Literal["auto", "classification", "detection"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One training run; 0 and "" stand for what is chosen from the data.
+
+    Args:
+        source: a table (.csv, .parquet), a folder of feature files (.npy, .npz), or a folder of audio for each class.
+        target: columns to forecast, with commas between them.
+        horizon: how many rows ahead.
+        time: the column that says when a row was measured; found unless told, "none" for none.
+        columns: what a token is made of; every column that can be used unless told.
+        categorical: columns of numbers that are categories.
+        units: of the targets, with commas between them.
+        missing: what is done about an empty field.
+        gaps: what is done about rows that are missing in time.
+        task: of a folder of feature files; found from its labels unless told.
+        background: the class that is not to be detected, if there is one.
+        seconds: of an audio file, at most; the rest is left away.
+        window: tokens n that the model looks back on.
+        landmarks: m; 0 for co-full.
+        variant: co-fixed (two phases of training), co-cont or co-full.
+        embed_dim: width of the model.
+        num_heads: heads of its attention.
+        layers: blocks.
+        stack: of several blocks, "deep" or "paper".
+        epochs: of training; fixed landmarks are fine-tuned for half as many more.
+        lr: largest learning rate.
+        batch_size: pieces of streams an update.
+        seed: of weights, splits of files and the order of the data.
+        device: cpu, cuda, or auto: cuda where there is a GPU.
+    """
+
+    source: str = ""
+    target: str = ""
+    horizon: int = 1
+    time: str = ""
+    columns: str = ""
+    categorical: str = ""
+    units: str = ""
+    missing: Policy = "fail"
+    gaps: Policy = "fail"
+    task: TaskName = "auto"
+    background: str = ""
+    seconds: float = 30.0
+    window: int = 0
+    landmarks: int = 4
+    variant: Variant = "co-fixed"
+    embed_dim: int = 64
+    num_heads: int = 4
+    layers: int = 1
+    stack: Literal["deep", "paper"] = "deep"
+    epochs: int = 12
+    lr: float = 3e-3
+    batch_size: int = 8
+    seed: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.source:
+            raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
+        for field in dataclasses.fields(self):
+            value, wanted = getattr(self, field.name), type(field.default)
+            if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, field.name, float(value))
+            elif type(value) is not wanted:
+                raise TypeError(f"{field.name}={value!r} must be a {wanted.__name__}, not a {type(value).__name__}")
+        for name, choices in (
+            ("missing", get_args(Policy)),
+            ("gaps", get_args(Policy)),
+            ("task", get_args(TaskName)),
+            ("variant", get_args(Variant)),
+            ("stack", ("deep", "paper")),
+        ):
+            one_of(name, getattr(self, name), choices)
+        for name in ("horizon", "embed_dim", "num_heads", "layers", "epochs", "batch_size"):
+            positive_int(name, getattr(self, name))
+        if self.variant != "co-full":
+            positive_int("landmarks", self.landmarks)
+
+    def to_toml(self) -> str:
+        lines = [f"{name} = {json.dumps(value)}" for name, value in dataclasses.asdict(self).items()]
+        return "\n".join(lines) + "\n"
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The fields of a config file, TOML or YAML; what is not known is refused."""
+    if not path.is_file():
+        raise FileNotFoundError(f"config={path} is not a file")
+    text = path.read_text(encoding="utf-8")
+    try:
+        if path.suffix.lower() in (".yaml", ".yml"):
+            import yaml
+
+            try:
+                held = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise ValueError(str(error)) from error
+        elif path.suffix.lower() == ".toml":
+            held = tomllib.loads(text)
+        else:
+            raise ValueError("its name must end in .toml, .yaml or .yml")
+        fields = fields_of(Settings, held, "it")
+    except ValueError as error:
+        raise ValueError(f"config={path} cannot be used: {error}") from error
+    return {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """The names of a list like a,b."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,272 @@
+"""`nystream train`: from files to a run folder."""
+
+import csv
+import json
+import math
+import sys
+import tomllib
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+import torch
+
+from nystream.cli import main
+from nystream.data import run as running
+from nystream.models import StreamModel
+
+SMALL = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--epochs", "2", "--plain"]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "FEWEST", 2)
+
+
+def write(name, columns, separator=","):
+    with open(name, "w", newline="") as file:
+        writer = csv.writer(file, delimiter=separator)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def stamps(count, step=timedelta(hours=1), form="%Y-%m-%d %H:%M"):
+    return [(datetime(2024, 1, 1) + i * step).strftime(form) for i in range(count)]
+
+
+def load(count):
+    return [round(100 + 10 * math.sin(i / 4) + (i * 7 % 5), 2) for i in range(count)]
+
+
+def table(name="data.csv", count=160, **columns):
+    write(name, {"time": stamps(count), "total": load(count), **columns})
+
+
+def trained(capsys, *arguments):
+    assert main(["train", *arguments, *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert not err
+    assert "\x1b" not in out
+    return out
+
+
+def refused(capsys, *arguments):
+    assert main(["train", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("nystream: error: ")
+    assert len(err.splitlines()) == 1
+    return err
+
+
+def test_a_table_becomes_a_run(capsys, tmp_path):
+    table(kind=["a", "b"] * 80, other=[i % 13 for i in range(160)])
+    out = trained(capsys, "data.csv", "--target", "total", "--units", "MW")
+    run = tmp_path / "runs" / "data"
+    assert "time is 'time', a row every hour" in out
+    assert "persistence" in out
+    assert "Forecasting, MW" in out
+    assert out.splitlines()[-1] == f"next: nystream stream runs/data {tmp_path / 'data.csv'}"
+    assert {path.name for path in run.iterdir()} == {
+        "config.toml",
+        "checkpoints",
+        "metrics.jsonl",
+        "model",
+        "plots",
+        "scores.json",
+    }
+    assert {path.name for path in (run / "plots").iterdir()} == {"loss.png", "forecast.png"}
+    model = StreamModel.from_pretrained(run / "model")
+    assert model.config.blocks[0].variant == "co-fixed-single"
+    assert (model.info.task, model.info.labels, model.info.units) == ("forecasting", ("total",), ("MW",))
+    assert model.info.reader["kind"] == "table"
+    scores = json.loads((run / "scores.json").read_text())
+    assert set(scores["test"]) == {"model", "persistence", "a day ago"}
+    assert scores["test"]["model"]["mean absolute error"] > 0
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["phase"] for line in lines] == ["phase-1", "phase-1", "phase-2-block-0"]
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (config["window"], config["target"]) == (8, "total")
+
+
+def test_a_config_file_gives_the_same_run_and_options_win_over_it(capsys, tmp_path):
+    table()
+    trained(capsys, "data.csv", "--target", "total", "--variant", "co-cont", "--seed", "3")
+    assert main(["train", "--config", "runs/data/config.toml", "--out", "again", "--plain"]) == 0
+    first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("runs/data", "again"))
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+    assert main(["train", "--config", "runs/data/config.toml", "--seed", "4", "--out", "other", "--plain"]) == 0
+    assert tomllib.loads((tmp_path / "other" / "config.toml").read_text())["seed"] == 4
+    (tmp_path / "run.yaml").write_text(
+        "source: data.csv\ntarget: [total]\nwindow: 4\nembed_dim: 8\nnum_heads: 2\nepochs: 1\nlr: 1\n"
+    )
+    assert main(["train", "--config", "run.yaml", "--lr", "0.001", "--variant", "co-full", "--plain"]) == 0
+    assert tomllib.loads((tmp_path / "runs" / "data-2" / "config.toml").read_text())["lr"] == 0.001
+    capsys.readouterr()
+
+
+def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
+    table()
+    arguments = ["data.csv", "--target", "total"]
+    whole = trained(capsys, *arguments, "--out", "whole")
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "fix_landmarks", stop)
+        assert main(["train", *arguments, *SMALL]) == 130
+        assert "What is done is in runs/data; the same command goes on." in capsys.readouterr().err
+    trained(capsys, *arguments)
+    first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+    assert "phase 2 of 2" in whole
+
+
+def test_the_same_command_finds_its_run_again(capsys):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
+    first, second = trained(capsys, *arguments), trained(capsys, *arguments)
+    assert first.splitlines()[-8:] == second.splitlines()[-8:]
+    assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
+    err = refused(capsys, *arguments, "--out", "runs/data", "--horizon", "3")
+    assert "holds a run of other settings" in err
+
+
+@pytest.mark.parametrize(
+    ("step", "form", "separator", "words"),
+    [
+        (timedelta(minutes=15), "%Y-%m-%dT%H:%M:%SZ", ",", "a row every 15 minutes"),
+        (timedelta(days=1), "%d.%m.%Y", ";", "a row every day"),
+        (timedelta(seconds=10), "%m/%d/%Y %H:%M:%S", "\t", "a row every 10 seconds"),
+    ],
+)
+def test_other_frequencies_and_forms(capsys, step, form, separator, words):
+    values = [str(value).replace(".", "," if separator == ";" else ".") for value in load(120)]
+    write("data.csv", {"when": stamps(120, step, form), "a": values, "b": values}, separator)
+    out = trained(capsys, "data.csv", "--target", "a,b", "--horizon", "3", "--variant", "co-full")
+    assert words in out
+    assert "mean absolute error of b" in out
+
+
+def test_gaps_and_missing_values(capsys):
+    keep = [i for i in range(170) if i not in (50, 51, 120)]
+    values, kinds = load(170), ["x", "y", None] * 60
+    write(
+        "data.csv",
+        {
+            "time": [stamps(170)[i] for i in keep],
+            "total": [None if i == 30 else values[i] for i in keep],
+            "kind": [kinds[i] for i in keep],
+        },
+    )
+    err = refused(capsys, "data.csv", "--target", "total", *SMALL)
+    assert "not even in time, line 52: 2 rows are missing between 2024-01-03 01:00:00 and 2024-01-03 04:00:00" in err
+    assert "gaps=fill would fill them" in err
+    err = refused(capsys, "data.csv", "--target", "total", "--gaps", "fill", *SMALL)
+    assert "fields that are missing, line 4: 'kind' is empty" in err
+    out = trained(capsys, "data.csv", "--target", "total", "--gaps", "fill", "--missing", "fill")
+    assert "3 missing rows filled" in out
+    assert out.splitlines()[-1].endswith("--missing fill --gaps fill")
+    out = trained(capsys, "data.csv", "--target", "total", "--gaps", "skip", "--missing", "skip")
+    assert "rows with missing fields left out" in out
+    assert "3 missing rows passed over" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "source is missing"),
+        (["none.csv"], "does not exist"),
+        (["data.txt.gz"], "is no table"),
+        (["data.csv"], "target is missing: name the column to forecast, one of 'time', 'total'"),
+        (["data.csv", "--target", "sum"], "has no target 'sum'"),
+        (["data.csv", "--target", "total", "--time", "total"], "is no column of times"),
+        (["data.csv", "--target", "total", "--window", "500"], "window=500 is too long: 127 tokens"),
+        (["data.csv", "--target", "total", "--horizon", "0"], "horizon=0 must be at least 1"),
+        (["data.csv", "--target", "total", "--epochs", "0"], "epochs=0"),
+        (["data.csv", "--target", "total", "--lr", "-1"], "lr=-1.0"),
+        (["data.csv", "--target", "total", "--num-heads", "7"], "num_heads=7"),
+        (["data.csv", "--target", "total", "--device", "tpu"], "device='tpu'"),
+        (["data.csv", "--target", "total", "--background", "x"], "background='x' is for a folder of feature files"),
+        (["data.csv", "--target", "total", "--out", "full"], "out=full is there and holds no run"),
+        (["--config", "none.toml"], "config=none.toml is not a file"),
+        (["--config", "bad.toml"], "config=bad.toml cannot be used"),
+        (["--config", "odd.yaml"], "fields that are not known here: colour"),
+        (["--config", "type.toml"], "window='x' must be a int"),
+        (["empty"], "has neither feature files"),
+        (["--config", "data.csv"], "must end in .toml"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, tmp_path, arguments, words):
+    table()
+    (tmp_path / "data.txt.gz").write_text("")
+    (tmp_path / "bad.toml").write_text("= 3")
+    (tmp_path / "odd.yaml").write_text("colour: red\n")
+    (tmp_path / "type.toml").write_text('source = "data.csv"\nwindow = "x"\n')
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("")
+    assert words in refused(capsys, *arguments)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_options_that_do_not_parse(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "data.csv", "--variant", "none"])
+    assert stop.value.code == 2
+    capsys.readouterr()
+
+
+def test_without_matplotlib(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    table()
+    assert main(["train", "data.csv", "--target", "total", "--variant", "co-full", *SMALL]) == 0
+    out, err = capsys.readouterr()
+    assert "no plots: a plot needs matplotlib: pip install 'nystream[plot]'" in err
+    assert "plots" not in out.splitlines()[-2]
+
+
+def test_without_polars(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    table()
+    assert main(["train", "data.csv", "--target", "total"]) == 1
+    assert capsys.readouterr().err == ("nystream: error: reading tables needs polars: pip install 'nystream[data]'\n")
+
+
+def folder_of_frames(folder, labels):
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    for i in range(12):
+        y = (np.arange(20) // 5 + i) % 2 if labels == "frames" else i % 2
+        x = rng.normal(size=(20, 3)) + 3.0 * np.broadcast_to(y, 20)[:, None]
+        np.savez(folder / f"{i}.npz", x=x.astype(np.float32), y=y)
+
+
+@pytest.mark.parametrize("labels", ["frames", "files"])
+def test_a_folder_of_feature_files(capsys, tmp_path, labels):
+    folder_of_frames(tmp_path / "clips", labels)
+    (tmp_path / "clips" / "broken.npz").write_text("x")
+    out = trained(capsys, "clips", "--layers", "2")
+    assert "1 file left out: broken.npz" in out
+    assert ("mean average precision" if labels == "frames" else "accuracy at the end of a file") in out
+    model = StreamModel.from_pretrained("runs/clips/model")
+    assert model.info.task == ("detection" if labels == "frames" else "classification")
+    assert model.info.labels == ("0", "1")
+    drawn = {path.name for path in (tmp_path / "runs" / "clips" / "plots").iterdir()}
+    assert drawn == {"loss.png", "precision.png" if labels == "frames" else "confusion.png"}
+    assert "is for a table" in refused(capsys, "clips", "--target", "x")
+
+
+def test_a_folder_of_audio(capsys, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    rng = np.random.default_rng(0)
+    for label, pitch in (("low", 200), ("high", 3000)):
+        (tmp_path / "sounds" / label).mkdir(parents=True)
+        for i in range(4):
+            wave = np.sin(2 * np.pi * pitch * np.arange(12000) / 16000) * 0.5 + rng.normal(size=12000) * 0.05
+            soundfile.write(tmp_path / "sounds" / label / f"{i}.wav", wave, 16000)
+    out = trained(capsys, "sounds", "--window", "4")
+    assert "8 files of 56 tokens in all; 2 classes, a class for every file" in out
+    info = StreamModel.from_pretrained("runs/sounds/model").info
+    assert (info.labels, info.seconds, info.reader["kind"]) == (("high", "low"), 0.1, "audio")

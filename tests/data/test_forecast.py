@@ -1,0 +1,76 @@
+"""Forecasts of columns of a table."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nystream.data.forecast import forecast, level
+from nystream.data.table import read_table
+from nystream.data.table_reader import TableReader
+
+
+@pytest.fixture
+def problem(write_csv, hours, waves):
+    load = waves(300)
+    table = read_table(write_csv({"t": hours(300), "load": load, "two": [2 * x for x in load]}))
+    return forecast(table, ["two", "load"], horizon=3)
+
+
+def test_targets_are_changes(problem):
+    base = problem.rows.base
+    np.testing.assert_allclose(problem.y, base[3:] - base[:-3], atol=1e-5)
+    assert problem.info.labels == ("two", "load")
+    assert (problem.info.horizon, problem.info.seconds) == (3, 3600.0)
+    assert len(problem.info.inputs) == problem.part("train", 0).input_dim
+    assert TableReader.from_dict(problem.info.reader) == problem.reader
+
+
+def test_the_split_is_in_order_and_every_row_of_it_is_scored(problem):
+    train, valid, test = (problem.part(name, warm=9) for name in ("train", "valid", "test"))
+    assert [len(part.x) for part in (train, valid, test)] == [237, 30 + 9, 30 + 9]
+    np.testing.assert_array_equal(test.x[9:], problem.rows.x[267:297])
+    np.testing.assert_array_equal(valid.x[:9], problem.rows.x[228:237])
+
+
+def test_scores_are_in_the_users_units(problem):
+    _, stop = problem.scored("test", 9)
+    y = torch.from_numpy(problem.y[stop - 30 : stop])
+    scores = problem.scores("test", 9, y + 2.0, y)
+    assert scores["mean absolute error of two"] == pytest.approx(2.0, abs=1e-5)
+    assert scores["root mean squared error of load"] == pytest.approx(2.0, abs=1e-5)
+    guess, truth, base = level(problem, "test", 9, y)
+    np.testing.assert_allclose(guess, truth)
+    np.testing.assert_allclose(truth, problem.rows.base[270:300], atol=1e-4)
+    np.testing.assert_array_equal(base, problem.rows.base[267:297])
+
+
+def test_baselines(problem):
+    found = problem.baselines("test", 9)
+    assert list(found) == ["persistence", "a day ago", "a week ago"]
+    y = problem.y[267:297, 1]
+    assert found["persistence"]["mean absolute error of load"] == pytest.approx(np.abs(y).mean(), rel=1e-5)
+    assert found["a day ago"]["mean absolute error of load"] < 0.3  # a daily wave and little noise
+    assert "a week ago" not in problem.baselines("all", 9)
+
+
+def test_targets_that_are_not_known_are_not_scored(write_csv, hours):
+    values = [float(i**1.1) for i in range(40)]
+    values[20] = None
+    stamps = [stamp for i, stamp in enumerate(hours(41)) if i != 30]
+    table = read_table(write_csv({"t": stamps, "a": values}))
+    problem = forecast(table, ["a"], missing="fill", gaps="fill")
+    assert len(problem.y) == 40
+    assert np.flatnonzero(np.isnan(problem.y[:, 0])).tolist() == [19, 29]
+    # A change counts from the last known value.
+    assert problem.y[20, 0] == pytest.approx(values[21] - values[19], rel=1e-4)
+    assert all(math.isfinite(score) for score in problem.baselines("train", 4)["persistence"].values())
+
+
+def test_too_few_rows(write_csv):
+    table = read_table(write_csv({"a": range(5)}))
+    with pytest.raises(ValueError, match="has 5 rows, too few for targets 5 rows ahead"):
+        forecast(table, ["a"], horizon=5)
+    with pytest.raises(ValueError, match="horizon=0 must be at least 1"):
+        forecast(table, ["a"], horizon=0)

@@ -1,0 +1,86 @@
+"""Tables as they come."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nystream.data.table import read_table
+
+
+def test_a_csv(write_csv):
+    table = read_table(write_csv({"a": [1, None, " 2.5 "], "b": ["x", "NA", "y, z"]}))
+    assert table.names == ("a", "b")
+    numbers, wrong = table.numbers("a")
+    np.testing.assert_array_equal(numbers, [1.0, np.nan, 2.5])
+    assert wrong is None
+    assert table.values("b") == ["x", None, "y, z"]
+    assert table.numbers("b")[1] == 0
+    assert table.line(1) == "line 3"
+    assert next(table.records()) == {"a": "1", "b": "x"}
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_other_separators_and_decimal_commas(write_csv, separator):
+    table = read_table(write_csv({"a": ["1,5", "-2"], "b": ["3.5", "x"]}, separator=separator))
+    assert table.numbers("a", ",")[0].tolist() == [1.5, -2.0]
+    assert table.numbers("a")[1] == 0
+    assert table.numbers("b", ",")[1] == 0  # a point is not guessed at
+
+
+def test_a_byte_order_mark_and_quotes(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(b'\xef\xbb\xbf"a name","b"\r\n1,"two\nlines"\r\n')
+    table = read_table(path)
+    assert table.names == ("a name", "b")
+    assert table.values("b") == ["two\nlines"]
+
+
+def test_rows_that_end_early_lack_fields(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("a,b\n1\n2,3\n")
+    assert read_table(path).values("b") == [None, "3"]
+
+
+def test_a_parquet(tmp_path):
+    frame = pl.DataFrame({"n": [1, None], "f": [0.5, float("nan")], "b": [True, False], "t": ["x", ""]})
+    frame.write_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet")
+    np.testing.assert_array_equal(table.numbers("n")[0], [1.0, np.nan])
+    np.testing.assert_array_equal(table.numbers("f")[0], [0.5, np.nan])
+    assert table.numbers("b")[0].tolist() == [1.0, 0.0]
+    assert table.values("t") == ["x", None]
+    assert table.line(0) == "row 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("a,b\n", "has no rows"),
+        ("1,2\n3,4\n", "begins with numbers"),
+        ("a,a\n1,2\n", "several columns named 'a'"),
+        ("a,b\n1,2\n1,2,3\n", "cannot be read"),
+    ],
+)
+def test_bad_csv_files(tmp_path, text, words):
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_table(path)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "data.xlsx").write_text("x")
+    with pytest.raises(ValueError, match=r"must end in one of \.csv"):
+        read_table(tmp_path / "data.xlsx")
+    (tmp_path / "data.parquet").write_text("x")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_table(tmp_path / "data.parquet")
+    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="not text in UTF-8"):
+        read_table(tmp_path / "latin.csv")
+    (tmp_path / "ok.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="has no column 'c'; it has 'a', 'b'"):
+        read_table(tmp_path / "ok.csv").values("c")

@@ -1,0 +1,197 @@
+"""Rows through the live reader are the rows of the whole table, whatever is missing."""
+
+import json
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nystream.data import RecordError, reader_from_dict
+from nystream.data.table import Table
+from nystream.data.table_reader import Column, TableReader
+from nystream.data.table_rows import read_rows
+
+READER = TableReader(
+    columns=(Column("load", usual=5.0), Column("kind", ("a", "b", "c"), 1.0), Column("wind", usual=-1.0)),
+    targets=("wind", "load"),
+    time="time",
+    step=3600.0,
+)
+POLICIES = ("fail", "fill", "skip")
+NUMBERS = st.one_of(
+    st.none(),
+    st.just("NA"),
+    st.integers(-999, 999),
+    st.floats(-1e6, 1e6),
+    st.sampled_from([" 2.5 ", "1e3", "+4", ".5"]),
+)
+BEGIN = datetime(2024, 1, 1)
+STEPS = st.sampled_from([1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 0.0, -1.0, 1.05, 1.4, 0.3])
+
+
+@st.composite
+def tables_of_rows(draw, reader=READER):
+    rows = draw(st.integers(1, 12))
+    columns = {"ignored": ["x"] * rows}
+    if reader.time is not None:
+        at, stamps = 0.0, []
+        for i in range(rows):
+            at += draw(STEPS) if i else 0.0
+            there = draw(st.sampled_from([True] * 9 + [False]))
+            stamps.append((BEGIN + timedelta(hours=at)).isoformat(" ") if there else None)
+        columns["time"] = stamps
+    columns["load"], columns["wind"] = (draw(st.lists(NUMBERS, min_size=rows, max_size=rows)) for _ in range(2))
+    kinds = st.sampled_from(["a", "b", "c", " a", "z", None])
+    columns["kind"] = draw(st.lists(kinds, min_size=rows, max_size=rows))
+    texts = {k: [None if v is None else str(v) for v in values] for k, values in columns.items()}
+    return Table("rows.csv", pl.DataFrame(texts, schema=dict.fromkeys(texts, pl.String)), first_line=2)
+
+
+def streamed(reader, rows, missing, gaps, break_at=None):
+    live, tokens = reader.live(missing, gaps), []
+    for i, record in enumerate(rows.records()):
+        if i == break_at:
+            memory = json.loads(json.dumps(live.memory()))
+            live = reader_from_dict(json.loads(json.dumps(reader.to_dict()))).live(missing, gaps)
+            live.remember(memory)
+        tokens += live.read(record)
+    return tokens
+
+
+@given(rows=tables_of_rows(), missing=st.sampled_from(POLICIES), gaps=st.sampled_from(POLICIES), at=st.integers(0, 12))
+def test_live_is_offline(rows, missing, gaps, at):
+    try:
+        offline = read_rows(READER, rows, missing, gaps)
+    except ValueError:
+        with pytest.raises(RecordError):
+            streamed(READER, rows, missing, gaps, at)
+        return
+    tokens = streamed(READER, rows, missing, gaps, at)
+    assert len(tokens) == len(offline.x)
+    for i, token in enumerate(tokens):
+        np.testing.assert_array_equal(token.x, offline.x[i])
+        np.testing.assert_array_equal(token.base, offline.base[i].astype(np.float32))
+        assert token.time == offline.time[i]
+        assert token.gap == (offline.source[i] < 0)
+        assert [name not in token.filled for name in READER.targets] == offline.known[i].tolist()
+
+
+@given(rows=tables_of_rows(TableReader(READER.columns, READER.targets)), missing=st.sampled_from(POLICIES))
+def test_without_a_time_column(rows, missing):
+    reader = TableReader(READER.columns, READER.targets)
+    try:
+        offline = read_rows(reader, rows, missing)
+    except ValueError:
+        with pytest.raises(RecordError):
+            streamed(reader, rows, missing, "fail")
+        return
+    tokens = streamed(reader, rows, missing, "fail")
+    np.testing.assert_array_equal(np.array([token.x for token in tokens]).reshape(-1, 7), offline.x)
+    assert all(token.time is None for token in tokens)
+
+
+@given(rows=tables_of_rows(), missing=st.sampled_from(POLICIES), gaps=st.sampled_from(POLICIES))
+def test_a_record_that_is_refused_changes_nothing(rows, missing, gaps):
+    live = READER.live(missing, gaps)
+    for record in rows.records():
+        before = live.memory()
+        try:
+            live.read(record)
+        except RecordError:
+            assert live.memory() == before
+
+
+def record(hour, load=1.0, wind=2.0, kind="a"):
+    return {"time": f"2024-01-01T{hour:02d}:00:00", "load": load, "wind": wind, "kind": kind}
+
+
+def test_a_token():
+    (token,) = READER.live().read(record(6, "3.5"))
+    assert READER.names[:7] == ("load", "kind=a", "kind=b", "kind=c", "wind", "change of wind", "change of load")
+    assert token.x[:7].tolist() == [3.5, 1.0, 0.0, 0.0, 2.0, 0.0, 0.0]
+    assert token.x.dtype == np.float32
+    np.testing.assert_allclose(token.x[7:9], [1.0, 0.0], atol=1e-6)  # a quarter of the day
+    assert token.base.tolist() == [2.0, 3.5]
+    assert len(token.x) == len(READER.names)
+
+
+def test_changes_are_since_the_token_before():
+    live = READER.live(gaps="fill", missing="skip")
+    live.read(record(0, load=3.0))
+    assert live.read(record(1, load=8.0, wind=None)) == []
+    tokens = live.read(record(3, load=5.0))
+    assert [token.x[6] for token in tokens] == [0.0, 2.0]
+
+
+def test_filled_fields_are_named_and_take_the_last_value():
+    live = READER.live(missing="fill")
+    (first,) = live.read({"time": "2024-01-01", "kind": "b", "load": None})
+    assert first.filled == ("load", "wind")
+    assert first.base.tolist() == [-1.0, 5.0]  # what is usual
+    live.read(record(1, load=8.0))
+    (third,) = live.read(record(2, load=float("nan"), kind="unheard of"))
+    assert third.filled == ("load", "kind")
+    assert third.x[:4].tolist() == [8.0, 1.0, 0.0, 0.0]
+
+
+def test_gaps_are_filled_and_marked():
+    live = READER.live(gaps="fill")
+    live.read(record(0, load=7.0))
+    tokens = live.read(record(3, load=9.0))
+    assert [token.gap for token in tokens] == [True, True, False]
+    assert [token.x[0] for token in tokens] == [7.0, 7.0, 9.0]
+    assert [str(token.time)[11:13] for token in tokens] == ["01", "02", "03"]
+    assert live.read(record(3)) == []  # a row that comes again
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"load": "many"}, "'load' has 'many', which is not a number"),
+        ({"load": "1_000"}, "not a number"),
+        ({"load": [1]}, "not a number"),
+        ({"load": float("inf")}, "not finite"),
+        ({"load": None}, "'load' is empty"),
+        ({"load": "", "wind": ""}, "'load' is empty, and so is 1 more"),
+        ({"kind": "z"}, "'z', a category that training has not met"),
+        ({"time": "soon"}, "'soon', which is not a time"),
+        ({"time": ""}, "'time' is empty"),
+        ({"time": 7}, "a time must be text"),
+        ({"time": "2024-01-01T05:00:00"}, "4 rows are missing between 2024-01-01 00:00:00 and 2024-01-01 05:00:00"),
+        ({"time": "2024-01-01T00:00:00"}, "not a step of hour later"),
+        ({"time": "2024-01-01T01:30:00"}, "no whole number of steps"),
+    ],
+)
+def test_what_is_refused(bad, words):
+    live = READER.live()
+    live.read(record(0))
+    before = live.memory()
+    with pytest.raises(RecordError, match=words.replace("(", r"\(")):
+        live.read(record(1) | bad)
+    assert live.memory() == before
+
+
+def test_other_refusals():
+    with pytest.raises(RecordError, match="'wind' is missing"):
+        READER.live().read({"time": "2024-01-01", "load": 1, "kind": "a"})
+    with pytest.raises(RecordError, match="a record is a list"):
+        READER.live().read([1, 2])
+    live = READER.live(gaps="fill")
+    live.read(record(0))
+    with pytest.raises(RecordError, match="no more than 10000 in a row are filled"):
+        live.read(record(0) | {"time": "2099-01-01"})
+    with pytest.raises(ValueError, match="gaps='guess' is not known"):
+        READER.live(gaps="guess")
+    with pytest.raises(ValueError, match="target 'kind' must be one of the columns of numbers"):
+        TableReader(READER.columns, ("kind",))
+    with pytest.raises(ValueError, match="fields that are not known here: colour"):
+        reader_from_dict(READER.to_dict() | {"colour": 1})
+    with pytest.raises(ValueError, match="the memory has 1 values"):
+        READER.live().remember({"time": None, "values": [1.0], "before": None})
+
+
+def test_it_goes_through_json():
+    assert reader_from_dict(json.loads(json.dumps(READER.to_dict()))) == READER

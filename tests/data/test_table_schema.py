@@ -1,0 +1,99 @@
+"""What a table holds is found out."""
+
+from datetime import timedelta
+
+import pytest
+
+from nystream.data.table import read_table
+from nystream.data.table_rows import read_rows
+from nystream.data.table_schema import find_reader
+
+
+def test_columns_of_all_kinds(write_csv, hours):
+    path = write_csv(
+        {
+            "when": hours(40, timedelta(minutes=15)),
+            "load": [i * 1.5 for i in range(40)],
+            "kind": ["a", "b"] * 20,
+            "zone": [1, 2, 2, 3] * 10,
+            "id": [f"id {i}" for i in range(40)],
+            "same": [7] * 40,
+            "nothing": [None] * 40,
+            "later": hours(40),
+        }
+    )
+    reader, notes = find_reader(read_table(path), ["load"], categorical=["zone"])
+    assert (reader.time, reader.step) == ("when", 900.0)
+    assert reader.names[:6] == ("load", "kind=a", "kind=b", "zone=1", "zone=2", "zone=3")
+    assert reader.columns[0].usual == pytest.approx(29.25)
+    assert notes == (
+        "time is 'when', a row every 15 minutes",
+        "'later' is left out: it is another time",
+        "'id' is left out: it is text of 40 different values, such as 'id 0'; at most 32 can be categories",
+        "'same' is left out: it is 7 in every row",
+        "'nothing' is left out: it is empty",
+    )
+
+
+@pytest.mark.parametrize(("step", "periods"), [(timedelta(days=1), (168.0,)), (timedelta(days=31), ())])
+def test_cycles_that_rows_are_too_far_apart_for(write_csv, hours, step, periods):
+    reader, _ = find_reader(read_table(write_csv({"date": hours(20, step, "%d.%m.%Y"), "a": range(20)})), ["a"])
+    assert reader.periods == periods
+    assert reader.form == "%d.%m.%Y"
+
+
+def test_semicolons_and_decimal_commas(write_csv, hours):
+    path = write_csv({"t": hours(4), "a": ["1,5", "2,5", "3", "4"]}, separator=";")
+    table = read_table(path)
+    reader, _ = find_reader(table, ["a"])
+    assert reader.decimal == ","
+    assert read_rows(reader, table).base[:, 0].tolist() == [1.5, 2.5, 3.0, 4.0]
+
+
+def test_no_time(write_csv, hours):
+    path = write_csv({"t": hours(4), "a": range(4), "": range(4)})
+    reader, notes = find_reader(read_table(path), ["a"], time="none")
+    assert reader.time is None
+    assert reader.names == (*(f"t={one}" for one in hours(4)), "a", "change of a")
+    assert "'' is left out: it has no name, and seems to number the rows" in notes
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ({"a": [1, 2]}, {"targets": ["b"]}, "has no target 'b'; it has 'a'"),
+        ({"a": [1, 2]}, {"targets": []}, "name the column to forecast, one of 'a'"),
+        ({"a": [1, 2], "c": [1, 2]}, {"time": "c"}, "time='c' is no column of times"),
+        ({"a": [1, 2]}, {"time": "when"}, "has no column 'when'"),
+        ({"a": [1, 1]}, {}, "'a' cannot be used: it is 1 in every row"),
+        ({"a": ["1", "error"]}, {}, "target 'a' must be numbers, but line 3 has 'error'"),
+        ({"a": [1, "inf"]}, {}, "has 'inf' in line 3, which is not finite"),
+        ({"t": ["2024-01-02", "2024-01-01"], "a": [1, 2]}, {}, "sort the rows, oldest first"),
+        ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "never rises"),
+        ({"a": [1, 2], "k": ["x", "x"]}, {"columns": ["k"]}, "'k' cannot be used: it is 'x' in every row"),
+    ],
+)
+def test_what_is_refused(write_csv, columns, options, words):
+    with pytest.raises(ValueError, match=words):
+        find_reader(read_table(write_csv(columns)), **{"targets": ["a"], **options})
+
+
+def test_places_are_named(write_csv, hours):
+    stamps = hours(12)
+    table = read_table(
+        write_csv(
+            {"t": [*stamps[:3], *stamps[4:6], *stamps[9:]], "a": [1, None, 3, 4, 5, 6, 7, 8], "k": list("xyxyxyxy")}
+        )
+    )
+    reader, _ = find_reader(table, ["a"])
+    with pytest.raises(ValueError, match=r"not even in time, line 5: 1 row is missing between .* line 7: 3 rows"):
+        read_rows(reader, table, "fill")
+    with pytest.raises(ValueError, match="fields that are missing, line 3: 'a' is empty; missing=fill would take"):
+        read_rows(reader, table, "fail", "skip")
+    filled = read_rows(reader, table, "fill", "fill")
+    assert len(filled.x) == 12
+    assert filled.notes == ("1 missing field filled, of 'a'", "4 missing rows filled")
+    assert read_rows(reader, table, "skip", "skip").notes == (
+        "1 row with missing fields left out",
+        "4 missing rows passed over",
+    )

@@ -1,0 +1,55 @@
+"""What comes with the package streams at once, and is worth streaming."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from nystream.cli import main
+from nystream.live import models
+from nystream.live.sources import open_source
+from nystream.live.sources.sample import SHARE, csv_lines
+from nystream.tasks.electricity import sample
+
+
+def test_the_sample_is_its_last_hours():
+    lines = list(csv_lines(SHARE))
+    series = sample()
+    assert lines[0].split(",") == ["time", *series.names, "total"]
+    assert len(lines) == 1 + round(SHARE * len(series))
+    last = lines[-1].split(",")
+    assert np.datetime64(last[0]) == series.time[-1]
+    np.testing.assert_allclose([float(word) for word in last[1:]], [*series.values[-1], series.total()[-1]])
+
+
+def test_the_packaged_model_is_far_ahead_of_saying_that_nothing_changes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["stream", "demand", "sample", "--json"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    total = sample().total()[-len(answers) :]
+    forecast = np.array([answer["forecast"]["total"] for answer in answers])
+    warm = 72  # its window
+    missed = np.abs(forecast[warm:-1] - total[warm + 1 :]).mean()
+    still = np.abs(total[warm:-1] - total[warm + 1 :]).mean()
+    assert missed < 0.25 * still
+
+
+def test_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_source("sample").name == "sample"
+    (tmp_path / "sample").write_text("[1, 2]\n")
+    assert open_source("sample").name == str(tmp_path / "sample")
+
+
+@pytest.mark.parametrize("options", [{"follow": True}, {"form": "json"}])
+def test_what_the_sample_is_not(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="sample is CSV and ends"):
+        open_source("sample", **options)
+
+
+def test_packaged_models_are_there():
+    for name in models.PACKAGED:
+        assert models.load(name).info.reader is not None

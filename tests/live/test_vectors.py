@@ -1,0 +1,80 @@
+"""Records of models without a reader."""
+
+import numpy as np
+import pytest
+
+from nystream.data.reader import RecordError
+from nystream.live.vectors import VectorReader
+
+
+@pytest.fixture
+def read(make_model):
+    model = make_model(inputs=("a", "b", "c"))
+    readers = {policy: VectorReader(model.config, model.info, policy) for policy in ("fail", "fill", "skip")}
+    return lambda record, missing="fail": readers[missing].read(record)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        [1, 2.5, -3],
+        (1, 2.5, -3),
+        ["1", " 2.5", "-3e0"],
+        np.array([1, 2.5, -3]),
+        {"c": "-3", "b": 2.5, "a": 1, "d": "x"},
+    ],
+)
+def test_numbers_in_order_or_by_name(read, record):
+    (token,) = read(record)
+    assert token.x.dtype == np.float32
+    assert token.x.tolist() == [1, 2.5, -3]
+    assert token.filled == ()
+
+
+@pytest.mark.parametrize("record", [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6]])
+def test_what_is_missing(read, record):
+    with pytest.raises(RecordError, match=r"^a is missing; with missing set to fill"):
+        read(record)
+    assert read(record, "skip") == []
+    with pytest.raises(RecordError, match="no record before it"):
+        read(record, "fill")
+    read([1, 2, 3], "fill")
+    (token,) = read(record, "fill")
+    assert token.x.tolist() == [1, 5, 6]
+    assert token.filled == ("a",)
+    (token,) = read({"c": 7}, "fill")  # the last values are those that were filled in
+    assert token.x.tolist() == [1, 5, 7]
+    assert token.filled == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ([1, 2], "2 numbers, but the model takes 3"),
+        ([], "0 numbers"),
+        ([1, 2, "x"], "c is 'x', which is no number"),
+        ([1, "1_0", float("inf")], "c is inf, which is beyond float32"),
+        ([1, 10**400, 2], "b is 1000"),
+        ([1, [2], 3], "b is \\[2\\], which is no number"),
+        ([[1, 2, 3]], "1 numbers"),
+        ([[1], [2], [3]], "a is \\[1\\], which is no number"),
+        (5, "5 must be an array of 3 numbers"),
+        ({}, "a, b, c are missing"),
+    ],
+)
+def test_what_is_wrong_is_named(read, record, words):
+    with pytest.raises(RecordError, match=words):
+        read(record)
+
+
+def test_the_memory_is_a_value(make_model):
+    model = make_model()
+    one, other = (VectorReader(model.config, model.info, "fill") for _ in range(2))
+    assert one.memory() == {"last": None}
+    one.read([1, 2, 3])
+    memory = one.memory()
+    one.read([4, 5, 6])
+    other.remember(memory)
+    assert other.read([None, 0, None])[0].x.tolist() == [1, 0, 3]
+    with pytest.raises(RecordError, match="does not name its inputs"):
+        one.read({"a": 1})

@@ -1,0 +1,131 @@
+"""The site's own code, the docstrings that its API pages show, and the citation; `make docs` builds the site itself."""
+
+import doctest
+import importlib
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import griffe
+import pytest
+import yaml
+
+import nystream
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
+SHOWN = [
+    name
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for name in re.findall(r"^::: (\S+)", page.read_text("utf-8"), re.M)
+]
+
+
+def load_hooks():
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+hooks = load_hooks()
+
+
+@pytest.fixture(scope="module")
+def package():
+    return griffe.load("nystream", search_paths=[SOURCE], docstring_parser="google")
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.stem)
+def test_examples_of_docstrings(path):
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert result.failed == 0
+
+
+def test_every_public_name_is_in_the_reference():
+    # Modules have a page of their own, and two names are plain values that the index explains.
+    documented = set(SHOWN) | {"nystream.VARIANTS", "nystream.__version__"}
+    modules = {name for name in nystream.__all__ if (SOURCE / "nystream" / name).is_dir()} | {"state"}
+    missing = {f"nystream.{name}" for name in nystream.__all__ if name not in modules} - documented
+    assert not missing
+    index = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
+    assert [name for name in nystream.__all__ if f"ns.{name}" not in index and name != "stream"] == []
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_documented_parameters_exist(package, name):
+    shown = package[name.removeprefix("nystream.")]
+    shown = shown.final_target if shown.is_alias else shown
+    members = [member for member in shown.members.values() if not member.is_alias]
+    for one in [shown, *members]:
+        if not (one.is_function or one.is_class) or one.docstring is None:
+            continue
+        known = {parameter.name for parameter in one.parameters} if hasattr(one, "parameters") else set()
+        for section in one.docstring.parse("google", warnings=False):
+            if section.kind is griffe.DocstringSectionKind.parameters:
+                words = [word for parameter in section.value for word in parameter.name.split(", ")]
+                assert [word for word in words if word not in known] == [], one.path
+
+
+@pytest.mark.parametrize(
+    ("markdown", "source", "page", "expected"),
+    [
+        ("[a](derivation.md#x)", "docs/data.md", "data.md", "[a](derivation.md#x)"),
+        ("[a](../README.md#x)", "docs/data.md", "data.md", "[a](index.md#x)"),
+        ("[a](../CHANGELOG.md)", "docs/data.md", "data.md", "[a](changelog.md)"),
+        ("[a](docs/data.md)", "README.md", "api/index.md", "[a](../data.md)"),
+        ("![a](docs/img/drift.png)", "README.md", "index.md", "![a](img/drift.png)"),
+        ("[a](https://example.org/b)", "README.md", "index.md", "[a](https://example.org/b)"),
+        ("[a](#here)", "docs/data.md", "data.md", "[a](#here)"),
+        ("[`ops/ring.py`](../src/nystream/ops/ring.py)", "docs/data.md", "data.md", "`ops/ring.py`"),
+        ("[the judge](../src/nystream/state.py)", "docs/data.md", "data.md", "the judge (`src/nystream/state.py`)"),
+        ("```\n[a](../LICENSE)\n```", "docs/data.md", "data.md", "```\n[a](../LICENSE)\n```"),
+    ],
+)
+def test_links_on_the_site(markdown, source, page, expected):
+    assert hooks.with_links(markdown, source, page, None) == expected
+
+
+def test_links_into_a_repository():
+    linked = hooks.with_links("[a](../src/nystream/state.py)", "docs/data.md", "data.md", "https://example.org/r/")
+    assert linked == "[a](https://example.org/r/blob/HEAD/src/nystream/state.py)"
+
+
+def test_broken_links_and_missing_sections_warn(caplog):
+    hooks.with_links("[a](../src/nowhere.py)", "docs/data.md", "data.md", None)
+    assert "docs/data.md links to src/nowhere.py, which does not exist" in caplog.text
+    hooks.readme_section("No such heading")
+    assert "no section 'No such heading'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("html", "fetched"),
+    [
+        ('<script src="https://example.org/a.js"></script>', True),
+        ('<link rel="stylesheet" href="https://example.org/a.css">', True),
+        ('<a href="https://example.org">there</a> <script src="a.js"></script>', False),
+    ],
+)
+def test_nothing_is_fetched_from_elsewhere(html, fetched):
+    assert bool(hooks.FETCHED.search(html)) == fetched
+
+
+def test_citation():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["message"]
+    assert (citation["title"], citation["type"]) == (project["name"], "software")
+    assert citation["version"] == nystream.__version__
+    assert citation["license"] == project["license"]
+    assert citation["authors"] == project["authors"]
+    assert citation["keywords"] == project["keywords"]
+    (paper,) = citation["references"]
+    assert {"type", "title", "authors"} <= set(paper)
+    names = [f"{author['given-names']} {author['family-names']}" for author in paper["authors"]]
+    assert names[0] == "Ginés Carreto Picón"
+    assert len(names) == 5
