@@ -160,6 +160,27 @@ def results_page() -> str:
     return markdown.results_page(cells(), images="img/results")
 
 
+def search() -> str:
+    """The settings that were tried before the tables were run, by their validation scores."""
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "search").glob("*.json"))]
+    rows = []
+    for one in found:
+        cell, budget, score = one["cell"], one["budget"], one["valid"][one["metric"]]
+        updates = one["training"]["phases"][0]["steps_per_epoch"]
+        rows.append(
+            [
+                cell["task"],
+                str(cell["layers"]),
+                f"`{cell['model']}`",
+                f"{budget['lr']:g}",
+                f"{budget['epochs']} × {updates} × {budget['batch_size']}",
+                str(len(one["runs"])),
+                f"{score['mean']:.4f}",
+            ]
+        )
+    return table(["task", "blocks", "model", "lr", "epochs × updates × batch", "runs", "validation"], rows)
+
+
 def converted() -> str:
     record = results("convert")
     sizes = list(record["rows"][0]["errors"])
@@ -277,6 +298,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "many": many,
     "results": readme_results,
     "results-page": results_page,
+    "search": search,
     "converted": converted,
     "pool": pool,
     "bench": bench,

@@ -69,7 +69,15 @@ def cluster():
         "print(ray.get_runtime_context().gcs_address, flush=True)\n"
         "sys.stdin.read()\n"
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    # Ray sets the threads of its workers, unless whoever starts it has.
+    env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    pipes = {
+        "env": env,
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.DEVNULL,
+        "text": True,
+    }
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
         yield process.stdout.readline().strip()
         process.stdin.close()
