@@ -24,6 +24,7 @@ ray = pytest.importorskip("ray")
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
 
 FULL = problem("gtzan").usual()
+BUILTIN = print
 
 
 class Broken:
@@ -88,6 +89,7 @@ def cluster():
 def _disconnected():
     yield
     assert not ray.is_initialized()
+    assert print is BUILTIN  # Ray would put one of its own there
 
 
 def test_one_that_fails_takes_no_other_with_it(cluster, tmp_path):

@@ -91,6 +91,7 @@ def _outcome(ray: Any, job: Job, ended: Any) -> Outcome:
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # the user's print stays the user's
     try:
         import ray
     except ModuleNotFoundError as error:
