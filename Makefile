@@ -4,8 +4,8 @@
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 JOBS ?= 2
 
-# benchmarks/training.py needs the data sets and hours without a GPU: it is run by itself.
-BENCHMARKS := $(filter-out benchmarks/training.py, $(wildcard benchmarks/[!_]*.py))
+# Those that train need the data sets, and hours without a GPU: they are run by themselves.
+BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/training.py, $(wildcard benchmarks/[!_]*.py))
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,5 +1,6 @@
 import dataclasses
 
+import huggingface_hub
 import pytest
 import torch
 
@@ -8,6 +9,14 @@ import nystream as ns
 ATTENTION = {f.name for f in dataclasses.fields(ns.AttentionConfig)} - {
     f.name for f in dataclasses.fields(ns.ModelConfig)
 }
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a network would have been reached")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,12 @@
 
 import json
 import pickle
-import shutil
 import sys
 
 import huggingface_hub
 import pytest
 import safetensors.torch
 import torch
-from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 import nystream as ns
 from nystream.models import pretrained
@@ -40,14 +38,6 @@ def same(a, b):
         x.dtype == theirs[name].dtype and torch.allclose(x, theirs[name], rtol=0, atol=0, equal_nan=True)
         for name, x in ours.items()
     )
-
-
-@pytest.fixture(autouse=True)
-def _no_network(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("a network would have been reached")
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
 
 
 @pytest.fixture
@@ -321,90 +311,6 @@ def test_weights_of_another_config_are_refused_with_what_differs(folder, build, 
 def test_a_folder_that_lacks_a_file_is_named(folder, missing):
     (folder / missing).unlink()
     refused(folder, FileNotFoundError, str(folder), f"has no {missing}", "save_pretrained")
-
-
-@pytest.mark.parametrize(
-    "name", ["models/foo/bar", "./x", "../x", "~/x", "/nowhere/x", "x", "models/", "a//b", ".", "", "a\\b"]
-)
-def test_a_path_that_is_mistyped_does_not_reach_a_network(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError) as caught:
-        ns.StreamModel.from_pretrained(name)
-    message = str(caught.value)
-    assert "is not a folder; a model on the hub is named owner/name" in message or "has no config.json" in message
-    assert name in message
-
-
-def test_a_path_object_is_never_a_name_on_the_hub(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    refused(tmp_path.relative_to(tmp_path) / "owner" / "name", FileNotFoundError, "owner/name is not a folder")
-
-
-def test_a_file_is_no_name_on_the_hub(folder, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    refused("model/config.json", FileNotFoundError, "model/config.json is not a folder")
-
-
-@pytest.mark.parametrize("name", [None, 5])
-def test_a_name_is_a_name(name):
-    with pytest.raises(TypeError):
-        ns.StreamModel.from_pretrained(name)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        LocalEntryNotFoundError("we cannot find the requested files in the local cache"),
-        HFValidationError("Repo id must use alphanumeric chars"),
-        ConnectionError("name or service not known"),
-    ],
-)
-def test_a_name_that_cannot_be_had_says_both(monkeypatch, error):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    words = ("owner/name is not a folder here", "cannot be had from the hub", str(error))
-    refused("owner/name", FileNotFoundError, *words)
-    assert issubclass(RepositoryNotFoundError, OSError)  # so it is caught as the others are
-
-
-def test_a_model_comes_from_the_hub(build, folder, monkeypatch):
-    asked = []
-
-    def download(repo_id, filename, **options):
-        asked.append((repo_id, filename, options))
-        return str(folder / filename)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
-    model = ns.StreamModel.from_pretrained("owner/name", revision="v1", token=False)
-    assert same(model, ns.StreamModel.from_pretrained(folder))
-    options = {"revision": "v1", "token": False}
-    assert asked == [("owner/name", "config.json", options), ("owner/name", "model.safetensors", options)]
-
-
-def test_a_folder_goes_before_the_hub(folder, monkeypatch, tmp_path):
-    shutil.copytree(folder, tmp_path / "owner" / "name")
-    monkeypatch.chdir(tmp_path)
-    ns.StreamModel.from_pretrained("owner/name")
-
-
-def test_a_model_goes_to_the_hub(build, monkeypatch):
-    sent = []
-
-    class Api:
-        def __init__(self, **_):
-            pass
-
-        def create_repo(self, repo_id, **_):
-            return huggingface_hub.RepoUrl(f"https://huggingface.co/{repo_id}")
-
-        def upload_folder(self, *, repo_id, folder_path, **_):
-            sent.append((repo_id, sorted(path.name for path in folder_path.iterdir())))
-
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", Api)
-    build().push_to_hub("owner/name")
-    assert sent == [("owner/name", ["README.md", "config.json", "model.safetensors"])]
 
 
 def test_an_option_that_is_not_known_is_refused(folder):

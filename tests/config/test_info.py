@@ -1,0 +1,67 @@
+"""What the numbers of a model mean: names, units, and how records become tokens."""
+
+import json
+
+import pytest
+
+import nystream as ns
+
+INFO = ns.ModelInfo("forecasting", ("a", "b"), ("load", "price"), ("MW", "€"), horizon=4, seconds=0.25)
+
+
+def test_info_goes_through_json():
+    assert ns.ModelInfo.from_dict(json.loads(json.dumps(INFO.to_dict()))) == INFO
+    assert ns.ModelInfo.from_dict({}) == ns.ModelInfo()
+    assert ns.ModelInfo(units="MW", labels=["load"]) == ns.ModelInfo(units=("MW",), labels=("load",))
+
+
+def test_a_reader_is_kept_as_json_gives_it_back():
+    given = {"kind": "table", "columns": ("a", "b")}
+    info = ns.ModelInfo(reader=given)
+    assert info.reader == {"kind": "table", "columns": ["a", "b"]}
+    assert ns.ModelInfo.from_dict(json.loads(json.dumps(info.to_dict()))) == info
+    given["kind"] = "other"
+    assert info.reader["kind"] == "table"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"task": 3}, TypeError, ("task=3", "str")),
+        ({"inputs": None}, TypeError, ("inputs=None", "names")),
+        ({"inputs": 5}, TypeError, ("inputs=5", "names")),
+        ({"labels": ("a", 1)}, TypeError, ("labels=('a', 1)", "each a str")),
+        ({"units": {"a": "b"}}, TypeError, ("units={'a': 'b'}", "names")),
+        ({"horizon": 0}, ValueError, ("horizon=0", "at least 1")),
+        ({"horizon": 1.5}, TypeError, ("horizon=1.5", "integer")),
+        ({"seconds": 0}, ValueError, ("seconds=0", "greater than 0")),
+        ({"seconds": float("nan")}, ValueError, ("seconds=nan", "greater than 0")),
+        ({"seconds": "1 h"}, TypeError, ("seconds='1 h'", "number")),
+        ({"reader": ["table"]}, TypeError, ("reader is a list", "dictionary")),
+        ({"reader": {"usual": float("nan")}}, TypeError, ("reader", "JSON")),
+        ({"reader": {"columns": {1, 2}}}, TypeError, ("reader", "JSON")),
+    ],
+)
+def test_info_names_what_it_refuses(options, error, words):
+    with pytest.raises(error) as caught:
+        ns.ModelInfo(**options)
+    for word in words:
+        assert word in str(caught.value)
+    with pytest.raises(error):
+        ns.ModelInfo.from_dict(options)
+
+
+def test_info_of_another_version_is_refused():
+    with pytest.raises(ValueError, match="info has fields that are not known here: colour"):
+        ns.ModelInfo.from_dict({"colour": "red"})
+    with pytest.raises(ValueError, match="info is None, but must be an object with the fields of ModelInfo"):
+        ns.ModelInfo.from_dict(None)
+
+
+def test_info_goes_with_the_widths_of_a_model():
+    INFO.check(2, 2)
+    ns.ModelInfo().check(7, 7)
+    ns.ModelInfo(units="MW").check(7, 7)  # one for all
+    for widths, words in (((3, 2), "info.inputs has 2 names, but the model's input_dim is 3"), ((2, 3), "info.labels")):
+        with pytest.raises(ValueError, match=words):
+            INFO.check(*widths)
