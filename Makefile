@@ -5,7 +5,7 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 JOBS ?= 2
 
 # Those that train need the data sets, and hours without a GPU: they are run by themselves.
-BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/training.py, $(wildcard benchmarks/[!_]*.py))
+BENCHMARKS := $(filter-out benchmarks/many.py, $(wildcard benchmarks/[!_]*.py))
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -14,3 +14,27 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             obj.docstring.value = re.sub(r"^Example:(?=\n +>>>)", "Examples:", obj.docstring.value, flags=re.M)
+
+
+class Fields(griffe.Extension):
+    """Show the fields of dataclasses and NamedTuples: what the comment at the end of its line says of each.
+
+    A NamedTuple gets the signature that it is made with, as a dataclass has one.
+    """
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        named = any(str(base) == "NamedTuple" for base in cls.bases)
+        if not cls.docstring or not (named or "dataclass" in cls.labels):
+            return
+        fields = [one for one in cls.attributes.values() if one.annotation is not None and "property" not in one.labels]
+        said = [(one.name, re.search(r"  # (.+)$", one.lines[0])) for one in fields]
+        lines = [f"    {name}: {comment[1]}" for name, comment in said if comment]
+        if lines and not re.search(r"^(Args|Attributes):$", cls.docstring.value, re.M):
+            text, example, rest = cls.docstring.value.partition("\nExample")
+            cls.docstring.value = "\n".join([f"{text.rstrip()}\n", "Args:", *lines, example + rest])
+        if named:
+            kind = griffe.ParameterKind.positional_or_keyword
+            made_with = [
+                griffe.Parameter(one.name, annotation=one.annotation, kind=kind, default=one.value) for one in fields
+            ]
+            cls.set_member("__init__", griffe.Function("__init__", parameters=griffe.Parameters(*made_with)))

@@ -5,8 +5,8 @@
 - A link to a file that the site does not hold becomes a link into the repository where `repo_url` is set, and the
   name of the file otherwise.
 
-A link to a file that does not exist is a warning, and so is anything that a page would fetch from elsewhere; warnings
-fail the build.
+A link to a file that does not exist is a warning; so is one to a folder, which is no page when the site is opened from
+the disk, and anything that a page would fetch from elsewhere. Warnings fail the build.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ FETCHED = re.compile(
     r"""|<link\b(?=[^>]*\srel=["']?(?:stylesheet|preload|icon))[^>]*\shref=["']?(https?:[^"'\s>]+)"""
 )
 
+FOLDER = re.compile(r"""<a\b[^>]*\shref=["'](\.{1,2}(?:/\.{1,2})*|[^"'#:]*/)(?:#[^"']*)?["']""")
+
 log = logging.getLogger("mkdocs.hooks.nystream")
 
 
@@ -51,6 +53,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
+    for folder in FOLDER.finditer(output):
+        log.warning("%s links to the folder '%s'; name a page in it", page.file.src_uri, folder[1])
     for fetched in FETCHED.finditer(output):
         log.warning(
             "%s would fetch %s; the site must do without a network", page.file.src_uri, fetched[1] or fetched[2]

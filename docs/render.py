@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nystream.reproduce.report import markdown, records
@@ -138,7 +139,7 @@ def deep() -> str:
 
 
 def many() -> str:
-    record = results("training-gtzan")
+    record = results("many")
     seconds = record["seconds_per_epoch"]
     return (
         f"On an {record['device']}, an epoch of {record['updates_per_epoch']} updates of the GTZAN model takes "
@@ -161,21 +162,32 @@ def results_page() -> str:
 
 
 def search() -> str:
-    """The settings that were tried before the tables were run, by their validation scores."""
+    """The settings that were tried before the tables were run, by their validation scores.
+
+    Splits differ in how hard they are, so a score is the mean of the runs that all rows of its task and depth have.
+    """
     found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "search").glob("*.json"))]
+
+    def kind(one: Any) -> tuple[str, int, str]:
+        return one["cell"]["task"], one["cell"]["layers"], one["cell"]["tokens"]
+
+    def runs(one: Any) -> list[tuple[int, int]]:
+        return [(run["split"], run["seed"]) for run in one["runs"]]
+
+    shared = {key: set.intersection(*(set(runs(one)) for one in found if kind(one) == key)) for key in map(kind, found)}
     rows = []
     for one in found:
-        cell, budget, score = one["cell"], one["budget"], one["valid"][one["metric"]]
-        updates = one["training"]["phases"][0]["steps_per_epoch"]
+        cell, budget, values = one["cell"], one["budget"], one["valid"][one["metric"]]["values"]
+        score = fmean(value for value, run in zip(values, runs(one), strict=True) if run in shared[kind(one)])
         rows.append(
             [
-                cell["task"],
+                cell["task"] + (f", {cell['tokens']}" if cell["task"] == "electricity" else ""),
                 str(cell["layers"]),
                 f"`{cell['model']}`",
                 f"{budget['lr']:g}",
-                f"{budget['epochs']} × {updates} × {budget['batch_size']}",
-                str(len(one["runs"])),
-                f"{score['mean']:.4f}",
+                f"{budget['epochs']} × {one['training']['phases'][0]['steps_per_epoch']} × {budget['batch_size']}",
+                str(len(shared[kind(one)])),
+                f"{score:.4f}" if score > 0.1 else f"{score * 1e3:.3f}e-3",
             ]
         )
     return table(["task", "blocks", "model", "lr", "epochs × updates × batch", "runs", "validation"], rows)

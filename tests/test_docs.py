@@ -3,8 +3,10 @@
 import doctest
 import importlib
 import importlib.util
+import inspect
 import re
 import tomllib
+import types
 from pathlib import Path
 
 import griffe
@@ -16,21 +18,24 @@ import nystream
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
-SHOWN = [
+API = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+SHOWN = re.findall(r"^::: (\S+)", API, re.M)
+INSIDE = {"nystream.reproduce.problems"}  # packages whose names are for the commands alone
+PACKAGES = [
     name
-    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
-    for name in re.findall(r"^::: (\S+)", page.read_text("utf-8"), re.M)
+    for path in sorted((SOURCE / "nystream").rglob("__init__.py"))
+    if "__all__" in path.read_text("utf-8") and (name := ".".join(path.parent.relative_to(SOURCE).parts)) not in INSIDE
 ]
 
 
-def load_hooks():
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-hooks = load_hooks()
+hooks = load("hooks")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,32 @@ def test_every_public_name_is_in_the_reference():
     assert not missing
     index = (ROOT / "docs" / "api" / "index.md").read_text("utf-8")
     assert [name for name in nystream.__all__ if f"ns.{name}" not in index and name != "stream"] == []
+
+
+def found(name):
+    """The object of a dotted name, where a function may hide the module of its name."""
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(module), last)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_a_package_is_in_the_reference(package):
+    shown = [found(name) for name in SHOWN]
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        one = getattr(module, name)
+        if isinstance(one, types.ModuleType) or any(one is other for other in shown):
+            continue
+        # What is neither a class nor a function is explained in words.
+        assert not inspect.isroutine(one), f"{package}.{name}"
+        assert not inspect.isclass(one), f"{package}.{name}"
+        assert f"`{name}`" in API or f"{name}`" in API or f"::: {package}.{name}" in API, f"{package}.{name}"
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.stem)
+def test_examples_of_docstrings_are_no_wider_than_the_page(path):
+    lines = (line.strip() for line in path.read_text("utf-8").splitlines())
+    assert [line for line in lines if line.startswith((">>> ", "... ")) and len(line) > 90] == []
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -112,6 +143,30 @@ def test_broken_links_and_missing_sections_warn(caplog):
 )
 def test_nothing_is_fetched_from_elsewhere(html, fetched):
     assert bool(hooks.FETCHED.search(html)) == fetched
+
+
+@pytest.mark.parametrize(
+    ("link", "folder"),
+    [
+        ("index.html", False),
+        ("../api/index.html#nystream.StreamPool", False),
+        ("#here", False),
+        ("https://example.org/", False),
+        (".", True),
+        ("../..", True),
+        ("api/", True),
+        ("../#here", True),
+    ],
+)
+def test_links_to_folders(link, folder):
+    assert bool(hooks.FOLDER.search(f'<a class="logo" href="{link}">there</a>')) == folder
+
+
+def test_fields_are_shown_with_what_their_comments_say():
+    extensions = griffe.load_extensions(ROOT / "docs" / "docstrings.py")
+    token = griffe.load("nystream.data.reader", search_paths=[SOURCE], extensions=extensions)["Token"]
+    assert [parameter.name for parameter in token.parameters] == ["x", "time", "filled", "gap", "base"]
+    assert "Args:\n    x: [input_dim], in the user's units\n" in token.docstring.value
 
 
 def test_citation():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nystream import progress
-from nystream.progress import track
+from nystream.progress import naming, spoken, track
 
 
 class Terminal(io.StringIO):
@@ -108,30 +108,114 @@ def test_narrow_terminals_cut_the_note(terminal):
     assert "1/12" in screen.getvalue()
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+    found = Clock()
+    monkeypatch.setattr(progress, "time", found)
+    return found
+
+
+@pytest.fixture
+def said(caplog):
+    caplog.set_level(logging.INFO, "nystream")
+    return lambda: [record.message for record in caplog.records]
+
+
 @pytest.mark.parametrize("show", [None, False])
-def test_lines_where_there_is_no_terminal(show, caplog, capsys):
-    with (
-        caplog.at_level(logging.INFO, "nystream"),
-        track("cells", 2, show) as outer,
-        track("training", 3, show) as inner,
-    ):
-        inner(2)
-        inner(1, "loss 0.5")
-        outer(2, "all done", 0)
-    assert [record.message for record in caplog.records] == [
-        "training: 3 of 3, 0 s left, loss 0.5",
-        "cells: 2 of 2, 0 s left, all done",
-    ]
+def test_lines_where_there_is_no_terminal(show, clock, said, capsys):
+    with track("cells", 2, show) as advance:
+        clock.now = 5.0
+        advance(1, "one done")
+        clock.now = 12.0
+        advance(1, "all done", 0)
+    assert said() == ["cells: 2 of 2, all done"]
     assert capsys.readouterr() == ("", "")
 
 
-def test_lines_come_now_and_then(caplog, monkeypatch):
-    now = iter([0.0, 0.0, 4.0, 11.0, 12.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with caplog.at_level(logging.INFO, "nystream"), track("hours", None, False) as advance:
-        for _ in range(3):
+def test_lines_come_now_and_then_and_the_longer_it_takes_the_fewer(clock, said):
+    with track("hours", 10_000, False) as advance:
+        for second in range(1, 3601):
+            clock.now = second
             advance()
-    assert [record.message for record in caplog.records] == ["hours: 2 of ?"]
+        lines = said()
+    assert lines[:2] == ["hours: 10 of 10,000, 2 h 46 min left", "hours: 20 of 10,000, 2 h 46 min left"]
+    assert 30 < len(lines) < 100
+    assert said()[-1].startswith("hours: 3,600 of 10,000")
+
+
+def test_a_job_of_a_moment_says_nothing_and_one_that_failed_no_end(clock, said):
+    with track("cells", 1, False) as advance:
+        clock.now = 1.0
+        advance()
+
+    def fails():
+        with track("cells", 2, False) as advance:
+            clock.now = 9.0
+            advance()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert said() == []
+
+
+def test_a_job_within_a_job_speaks_for_both_and_takes_turns(clock, said):
+    with track("cells", 40, False) as outer:
+        for cell in range(4):
+            with track("training", 3, False) as inner:
+                for step in range(3):
+                    clock.now = 6 * cell + 2 * (step + 1)
+                    inner(1, f"loss {step}")
+            outer()
+    assert said() == [
+        "cells: 1 of 40; training: 2 of 3, 2 s left, loss 1",
+        "cells: 3 of 40; training: 1 of 3, 4 s left, loss 0",
+        "cells: 4 of 40, 4 min left",
+    ]
+
+
+def test_a_total_that_nobody_knows_is_left_out(terminal, clock, said):
+    with track("hours", None, False) as advance:
+        clock.now = 11.0
+        advance(3)
+        assert said() == ["hours: 3"]
+    screen = terminal()
+    with track("hours", None) as advance:
+        advance(3)
+    assert "3" in screen.getvalue()
+    assert "?" not in screen.getvalue().replace("\x1b[?", "")
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (7500, "2 h 5 min")])
+def test_times_are_written_as_people_say_them(seconds, words):
+    assert progress._words(seconds) == words
+
+
+def test_names_say_what_a_bar_is_about(terminal):
+    screen = terminal()
+    with naming("low rank"), naming("phase 1"), track("training", 3) as advance:
+        advance()
+        assert described() == [("low rank, phase 1, training", 1, 3)]
+    with track("training", 3):
+        assert described() == [("training", 0, 3)]
+    assert "low rank, phase 1, training" in screen.getvalue()
+
+
+def test_a_program_shows_the_lines_where_there_is_no_bar(clock, capsys):
+    level, handlers = progress.log.level, list(progress.log.handlers)
+    with spoken(), naming("full attention"), track("training", 600, False) as advance:
+        clock.now = 10.0
+        advance(60, "mse 0.5")
+        assert capsys.readouterr() == ("", "full attention, training: 60 of 600, 2 min left, mse 0.5\n")
+    assert (progress.log.level, progress.log.handlers) == (level, handlers)
 
 
 def test_false_is_silent_on_a_terminal(terminal):

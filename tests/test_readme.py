@@ -12,11 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = "ops|layers|models|landmarks|train|stream|tasks|compat|tests|benchmarks|costs"
+FENCE = re.compile(r"^ *```\w*\n(?P<code>.*?)^ *```$", re.S | re.M)
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_print_what_follows_them(page):
+def test_examples_print_what_follows_them(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for example in EXAMPLE.finditer(page.read_text()):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -26,6 +28,17 @@ def test_examples_print_what_follows_them(page):
 
 def test_the_readme_has_an_example():
     assert EXAMPLE.search(PAGES[0].read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_is_no_wider_than_the_page(page):
+    for fence in FENCE.finditer(page.read_text()):
+        assert [line for line in fence["code"].splitlines() if len(line) > 92] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_are_called_by_what_they_lead_to(page):
+    assert re.findall(r"\[[^\]`]*\.md\]\([^)]*\)", page.read_text()) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

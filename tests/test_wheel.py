@@ -15,7 +15,7 @@ pytest.importorskip("hatchling")
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Optional or slow to import: `import nystream` must leave them alone, unless torch brings them itself.
+# Optional or slow to import: nystream and its names must leave them alone, unless torch brings them itself.
 LAZY = ["matplotlib", "numba", "onnx", "rich", "sklearn", "triton", "tyro"]
 
 PROBE = """
@@ -23,6 +23,8 @@ import importlib.metadata, json, sys
 import numpy, safetensors.torch, torch
 before = set(sys.modules)
 import nystream
+for name in nystream.__all__:
+    getattr(nystream, name)
 loaded = set(sys.modules) - before
 (script,) = importlib.metadata.entry_points(group="console_scripts", name="nystream")
 print(json.dumps({

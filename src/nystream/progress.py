@@ -12,11 +12,46 @@ from typing import Any
 
 log = logging.getLogger("nystream")
 
-QUIET = 10.0  # seconds between two lines in the log
+QUIET, SELDOM = 10.0, 60.0  # seconds between two lines in the log: at first, and of a job that takes hours
+SHORT = 2.0  # a job that took no longer is not told of
 
 Advance = Callable[..., None]  # advance(steps=1, note=None, left=None)
 
 _live: ContextVar[Any] = ContextVar("live", default=None)  # the display that is on the terminal: there is but one
+_told: ContextVar[_Lines | None] = ContextVar("told", default=None)  # the innermost job that is told of in lines
+_name: ContextVar[str] = ContextVar("name", default="")
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """What is reported within is about `name`: "fixed landmarks, training"; names within names are put together."""
+    outer = _name.get()
+    held = _name.set(f"{outer}, {name}" if outer else name)
+    try:
+        yield
+    finally:
+        _name.reset(held)
+
+
+@contextmanager
+def spoken() -> Iterator[None]:
+    """The lines of jobs without a bar go to standard error: for a program, which has a log of its own or none."""
+    handler, before = _Stderr(), log.level
+    log.addHandler(handler)
+    log.setLevel(min(before or logging.INFO, logging.INFO))
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+class _Stderr(logging.Handler):
+    """To whatever standard error is at the time: a bar on the terminal takes its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(f"{self.format(record)}\n")
+        sys.stderr.flush()
 
 
 @contextmanager
@@ -25,11 +60,14 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
     the seconds that are left where that is known better than from the time of the steps so far.
 
     `show`: True for a bar, False for none, None for a bar where standard error is a terminal. Without a bar, the
-    "nystream" logger gets a line now and then, at level INFO. A job within a job has a bar beneath, while it lasts.
+    "nystream" logger gets a line now and then, at level INFO; `spoken` makes them visible. A job within a job has a bar
+    beneath, while it lasts; in lines, it speaks for both.
     """
+    what = f"{_name.get()}, {what}" if _name.get() else what
     shown = sys.stderr.isatty() if show is None else show
     if not shown:
-        yield _lines(what, total)
+        with _lines(what, total) as advance:
+            yield advance
         return
     if (outer := _live.get()) is not None:
         task = outer.add_task(what, total=total, note="", left=None)
@@ -45,12 +83,18 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
         from rich.text import Text
     except ModuleNotFoundError as error:
         if show is None:
-            yield _lines(what, total)
+            with _lines(what, total) as advance:
+                yield advance
             return
         raise ModuleNotFoundError("a progress bar needs rich: pip install 'nystream[train]'", name="rich") from error
 
     def whole() -> Column:
         return Column(no_wrap=True, min_width=6)
+
+    class Count(MofNCompleteColumn):
+        def render(self, task: Task) -> Text:
+            # A total that nobody knows is no question to ask the reader.
+            return super().render(task) if task.total is not None else Text(f"{task.completed:,.0f}")
 
     class Left(TimeRemainingColumn):
         def render(self, task: Task) -> Text:
@@ -64,7 +108,7 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
     columns = (
         TextColumn("{task.description}", table_column=whole()),
         BarColumn(bar_width=12),
-        MofNCompleteColumn(table_column=whole()),
+        Count(table_column=whole()),
         Left(compact=True, table_column=whole()),
         # The note gives way where the terminal is narrow.
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
@@ -94,19 +138,60 @@ def _bar(display: Any, task: Any) -> Advance:
     return advance
 
 
-def _lines(what: str, total: int | None) -> Advance:
-    done, began, last = 0, time.monotonic(), time.monotonic()
+@contextmanager
+def _lines(what: str, total: int | None) -> Iterator[Advance]:
+    job = _Lines(what, total, _told.get())
+    held = _told.set(job)
+    try:
+        yield job.advance
+        job.end()
+    finally:
+        _told.reset(held)
 
-    def advance(steps: int = 1, note: str | None = None, left: float | None = None) -> None:
-        nonlocal done, last
-        done += steps
+
+class _Lines:
+    """A job that is told of in lines: seldom enough to be read, often enough to be believed."""
+
+    def __init__(self, what: str, total: int | None, outer: _Lines | None) -> None:
+        self.what, self.total, self.outer = what, total, outer
+        self.done, self.note, self.line = 0, "", ""
+        self.left: float | None = None
+        self.began = self.said = time.monotonic()
+
+    def advance(self, steps: int = 1, note: str | None = None, left: float | None = None) -> None:
+        self.done += steps
+        self.note, self.left = self.note if note is None else note, left
+        now, first = time.monotonic(), self._outermost()
+        # Jobs within a job take turns with it: what each of a thousand says would bury the rest.
+        if now - first.said >= min(max(QUIET, (now - first.began) / 12), SELDOM):
+            self._say(now)
+
+    def end(self) -> None:
+        """A job that is within no other says what became of it."""
         now = time.monotonic()
-        if now - last < QUIET and done != total:
-            return
-        last = now
-        if left is None and total is not None:
-            left = (now - began) / max(done, 1) * (total - done)
-        ahead = "" if left is None else f", {left:.0f} s left"
-        log.info("%s: %d of %s%s%s", what, done, "?" if total is None else total, ahead, f", {note}" if note else "")
+        if self.outer is None and now - self.began > SHORT:
+            self._say(now)
 
-    return advance
+    def _say(self, now: float) -> None:
+        left = self.left
+        if left is None and self.total is not None:
+            left = (now - self.began) / max(self.done, 1) * (self.total - self.done)
+        ahead = f", {_words(left)} left" if left else ""
+        line, first = f"{self._where()}{ahead}{f', {self.note}' if self.note else ''}", self._outermost()
+        if line != first.line:
+            log.info(line)
+        first.said, first.line = now, line
+
+    def _where(self) -> str:
+        count = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        return f"{self.outer._where()}; {self.what}: {count}" if self.outer else f"{self.what}: {count}"
+
+    def _outermost(self) -> _Lines:
+        return self.outer._outermost() if self.outer else self
+
+
+def _words(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -64,6 +65,7 @@ def map_state(function: Callable[..., Tensor], state: S, *others: S) -> S:
 
 
 def clone(state: S) -> S:
+    """The same values in memory of their own."""
     return map_state(torch.clone, state)
 
 
@@ -78,7 +80,17 @@ def to(state: S, device: torch.device | str) -> S:
 
 
 def stack(states: Iterable[S]) -> S:
-    """One state whose batch is all of theirs, in order."""
+    """One state whose batch is all of theirs, in order.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> attn = ns.MultiheadAttention(cfg)
+
+        >>> both = ns.state.stack([attn.init_state(1), attn.init_state(1)])
+        >>> both.time.shape
+        torch.Size([2])
+    """
     if is_state(states):
         raise TypeError("states is one state, but stack needs a list of them")
     states = list(states)
@@ -90,13 +102,33 @@ def stack(states: Iterable[S]) -> S:
 
 
 def select(state: S, rows: Rows) -> S:
-    """Some rows of the batch, by index, slice, list or mask, as a state of their own."""
+    """Some rows of the batch, by index, slice, list or mask, as a state of their own.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> attn = ns.MultiheadAttention(cfg)
+
+        >>> y, state = attn.step(torch.randn(3, 8), attn.init_state(3))
+        >>> ns.state.select(state, [0, 2]).time
+        tensor([1, 1])
+    """
     index = _index(rows)
     return map_state(lambda x: x[index].clone(), state)
 
 
 def reset(state: S, rows: Rows, fresh: S) -> S:
-    """The state with some rows as new; `fresh` is `init_state(1)` of the same module."""
+    """The state with some rows as new; `fresh` is `init_state(1)` of the same module.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> attn = ns.MultiheadAttention(cfg)
+
+        >>> y, state = attn.step(torch.randn(3, 8), attn.init_state(3))
+        >>> ns.state.reset(state, [1], attn.init_state(1)).time
+        tensor([1, 0, 1])
+    """
     index = _index(rows)
 
     def renewed(x: Tensor, new: Tensor) -> Tensor:
@@ -108,7 +140,16 @@ def reset(state: S, rows: Rows, fresh: S) -> S:
 
 
 def nbytes(state: tuple[Any, ...]) -> int:
-    """Bytes of all leaves."""
+    """Bytes of all leaves.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> attn = ns.MultiheadAttention(cfg)
+
+        >>> ns.state.nbytes(attn.init_state(1))  # keys and values of the window, and the time
+        392
+    """
     return sum(leaf.numel() * leaf.element_size() for _, leaf in named_leaves(state))
 
 
@@ -163,7 +204,19 @@ def metadata(blob: bytes) -> dict[str, str]:
 
 
 def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stateful) -> None:
-    """Write a state to a safetensors file, with the config it belongs to."""
+    """Write a state to a safetensors file, with the config it belongs to.
+
+    Example:
+        >>> import tempfile, torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> attn = ns.MultiheadAttention(cfg).eval()
+        >>> y, state = attn.steps(torch.randn(1, 10, 8), attn.init_state(1))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     ns.save_state(f"{folder}/stream.safetensors", state, attn)
+        ...     again = ns.load_state(f"{folder}/stream.safetensors", attn)
+        >>> again.time
+        tensor([10])
+    """
     from safetensors.torch import save_file
 
     tensors, described = _contents(state, owner)
@@ -173,14 +226,22 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: what was there stays until the new one is complete."""
-    partial = path.with_name(f"{path.name}.partial")
+    """Write a file whole or not at all, also where the power fails: what was there stays until the new one is safe."""
+    partial = partial_of(path)
     try:
         write(partial)
+        _sync(partial, os.O_RDWR)
         os.replace(partial, path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        _sync(path.resolve().parent, os.O_RDONLY)
+
+
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it takes its name: beside it, and no other's, since two may write at once."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
@@ -310,12 +371,30 @@ def _describe(x: Tensor, rows: int | None = None) -> str:
 
 
 def _differences(described: dict[str, str], owner: Stateful) -> str:
-    ours = json.loads(json.dumps(owner.config.to_dict()))
     try:
-        theirs = json.loads(described["config"])
-        names = [name for name in ours if theirs.get(name) != ours[name]]
+        theirs = _flat(json.loads(described["config"]))
     except (KeyError, ValueError, AttributeError):
         return "it does not say which"
+    ours = _flat(json.loads(json.dumps(owner.config.to_dict())))
+    names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
     return (
-        ", ".join(f"{name} is {theirs.get(name)!r} there and {ours[name]!r} here" for name in names) or "other fields"
+        ", ".join(f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names)
+        or "other fields"
     )
+
+
+def _flat(fields: Any, prefix: str = "") -> dict[str, Any]:
+    """The fields of a config by dotted name, without those that hold others."""
+    if not isinstance(fields, dict | list):
+        return {prefix[:-1]: fields}
+    held = fields.items() if isinstance(fields, dict) else enumerate(fields)
+    return {key: value for name, one in held for key, value in _flat(one, f"{prefix}{name}.").items()}
+
+
+def _sync(path: Path, how: int) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    held = os.open(path, how)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)

@@ -20,7 +20,7 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
     files = ["--json", str(json_path), "--plot", str(plot_path)]
     assert main(["bench", "--quick", "--parts", "model", *TINY, "--rounds", "3", *files]) == 0
     out, err = capsys.readouterr()
-    assert not err
+    assert "error" not in err  # there may be lines about how far it is
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
     for name in ("window recompute", "ring KV + SDPA", "continual-inference", "nystream torch", "nystream pool"):
@@ -93,9 +93,7 @@ def test_without_matplotlib_it_fails_at_once(capsys, monkeypatch, tmp_path):
 
 
 def test_help_names_every_option(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["bench", "--help"])
-    assert stopped.value.code == 0
+    assert main(["bench", "--help"]) == 0
     out = capsys.readouterr().out
     options = ["parts", "streams", "threads", "rounds", "json", "plot", "quick"]
     options += [size.name.replace("_", "-") for size in dataclasses.fields(Sizes)]

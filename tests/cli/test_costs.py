@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_both_tables(capsys):
 )
 def test_other_sizes_fit_too(capsys, arguments):
     assert len(rows(printed(capsys, *arguments), 7)) == 9
+
+
+@pytest.mark.parametrize("width", [60, 45])
+@pytest.mark.parametrize("arguments", [[], ["--table", "electricity"]])
+def test_a_narrow_terminal_loses_no_number(capsys, monkeypatch, width, arguments):
+    def cells(out):
+        return Counter(cell for line in out.splitlines() for cell in re.split(r" {2,}", line.strip()))
+
+    wide = printed(capsys, *arguments)
+    monkeypatch.setenv("COLUMNS", str(width))
+    narrow = printed(capsys, *arguments)
+    assert max(map(len, narrow.splitlines())) <= width
+    numbers = re.compile(r"\*?[\d.,]+( [kMGB]+)?")
+    missing = {cell for cell in cells(wide) - cells(narrow) if numbers.fullmatch(cell)}
+    assert not missing
 
 
 @pytest.mark.parametrize(("table", "odd", "cells"), [("gtzan", 2, 24), ("thumos14", 2, 24), ("electricity", 7, 12)])
@@ -130,10 +146,3 @@ def test_in_a_pipe_that_knows_only_ascii():
     )
     assert b"co-fixed-retro" in done.stdout
     assert not done.stderr
-
-
-def test_help_has_an_example(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["costs", "--help"])
-    assert stopped.value.code == 0
-    assert "nystream costs --table gtzan --plot costs.png" in capsys.readouterr().out

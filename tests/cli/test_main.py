@@ -1,47 +1,21 @@
-"""What all commands share: help, version, completion, exit codes."""
+"""What all commands share: version, exit codes, what is missing, being stopped."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import nystream
-from nystream.cli import _commands, main
+from nystream.cli import EXTRAS, main
 
 
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"nystream {nystream.__version__}\n"
-
-
-@pytest.mark.parametrize("command", sorted(_commands()))
-def test_every_command_has_help_with_an_example(capsys, command):
-    with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
-    assert stop.value.code == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"nystream {command}" in said.split("xample", 1)[1]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_is_a_script(capsys, tmp_path, shell):
-    with pytest.raises(SystemExit) as stop:
-        main(["--completion", shell])
-    assert not stop.value.code
-    script = capsys.readouterr().out
-    assert "nystream" in script
-    assert "reproduce" in script
-    if shell == "bash":
-        (tmp_path / "completion").write_text(script)
-        done = subprocess.run(["bash", "-c", "source ./completion && complete -p nystream"], cwd=tmp_path, check=False)
-        assert done.returncode == 0
-
-
-@pytest.mark.parametrize("words", [["--completion"], ["--completion", "fish"], ["--completion", "bash", "more"]])
-def test_a_shell_that_is_not_known_is_refused(capsys, words):
-    assert main(words) == 2
-    assert "bash or zsh" in capsys.readouterr().err
 
 
 def test_bad_input_is_one_line_and_a_traceback_on_demand(capsys, tmp_path):
@@ -50,3 +24,71 @@ def test_bad_input_is_one_line_and_a_traceback_on_demand(capsys, tmp_path):
     assert capsys.readouterr().err.count("\n") == 1
     assert main([*words, "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("No module named 'sklearn'", "No module named 'sklearn': pip install 'nystream[train]'"),
+        ("fitting needs it: pip install 'nystream[train]'", "fitting needs it: pip install 'nystream[train]'"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_extra_once(capsys, monkeypatch, message, said):
+    def missing(args):
+        raise ModuleNotFoundError(message, name="sklearn.cluster")
+
+    monkeypatch.setattr("nystream.cli._chosen", missing)
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == f"nystream: error: {said}\n"
+
+
+def test_every_extra_is_one_of_the_package():
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    for extra in EXTRAS.values():
+        assert f"\n{extra} = [" in project
+
+
+# Runs the command and does something to it when torch is about to be imported.
+HOOKED = """
+import sys
+
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            {does}
+
+sys.meta_path.insert(0, Hook())
+from nystream.cli import main
+sys.exit(main({words}))
+"""
+
+
+def hooked(does: str, *words: str) -> subprocess.CompletedProcess[str]:
+    source = HOOKED.format(does=does, words=list(words))
+    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize("does", ["raise KeyboardInterrupt", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"])
+def test_stopped_while_torch_is_imported(does):
+    done = hooked(does, "costs")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "nystream: stopped\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["--completion", "--help"]])
+def test_a_quick_answer_needs_no_torch(words):
+    done = hooked("raise AssertionError", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_command_that_is_not_there_needs_no_torch():
+    done = hooked("raise AssertionError", "dmeo")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_reader_that_leaves():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "nystream", "--help"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=120)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,22 @@ def test_plots_are_linked_from_where_the_page_is(folder, capsys):
     assert names(Path()) == ["docs", "pictures", "results"]
 
 
+def test_it_says_how_far_it_is(folder, monkeypatch, capsys):
+    steps = []
+
+    @contextmanager
+    def track(what, total, show):
+        yield lambda count, note: steps.append((what, total, show, note))
+
+    monkeypatch.setattr("nystream.cli.report.track", track)
+    report()
+    assert steps == [("plots", 2, None, "gtzan-costs"), ("plots", 2, None, "gtzan-differences")]
+
+
 def test_tables_only_without_matplotlib(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or --no-plots"):
-        report()
+        report("--plots", "pictures")
     assert names(Path()) == ["results"]
     report("--no-plots")
     assert "<svg" not in Path("report.html").read_text()
@@ -73,10 +86,12 @@ def test_without_scipy_the_extra_is_named(folder, monkeypatch):
     ("arguments", "error", "said"),
     [
         (["nowhere"], FileNotFoundError, "folder=nowhere is not there; nystream reproduce"),
+        (["results/gtzan-1-full.json"], NotADirectoryError, "folder=results/gtzan-1-full.json is a file"),
         (["empty"], ValueError, "folder=empty has no results yet; nystream reproduce"),
         (["--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--markdown", "results"], IsADirectoryError, "markdown=results is a folder"),
-        (["--plots", "no/such/folder"], FileNotFoundError, "plots=no/such/folder"),
+        (["--plots", "/proc/pictures"], OSError, "plots=/proc/pictures is no folder that can be written to"),
+        (["--plots", "pictures", "--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--plots", "results/gtzan-1-full.json"], NotADirectoryError, "is a file, but must be a folder"),
         (["--plots", "pictures", "--no-plots"], ValueError, "exclude each other"),
     ],
@@ -86,9 +101,3 @@ def test_bad_arguments_leave_nothing_behind(folder, arguments, error, said):
     with pytest.raises(error, match=said):
         report(*arguments)
     assert names(Path()) == ["empty", "results"]
-
-
-def test_help_has_an_example(capsys):
-    with pytest.raises(SystemExit):
-        report("--help")
-    assert "nystream report results --plots plots" in " ".join(capsys.readouterr().out.split())

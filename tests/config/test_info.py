@@ -37,6 +37,7 @@ def test_a_reader_is_kept_as_json_gives_it_back():
         ({"seconds": 0}, ValueError, ("seconds=0", "greater than 0")),
         ({"seconds": float("nan")}, ValueError, ("seconds=nan", "greater than 0")),
         ({"seconds": "1 h"}, TypeError, ("seconds='1 h'", "number")),
+        ({"several": 1}, TypeError, ("several=1", "True or False")),
         ({"reader": ["table"]}, TypeError, ("reader is a list", "dictionary")),
         ({"reader": {"usual": float("nan")}}, TypeError, ("reader", "JSON")),
         ({"reader": {"columns": {1, 2}}}, TypeError, ("reader", "JSON")),

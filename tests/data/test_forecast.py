@@ -68,6 +68,22 @@ def test_targets_that_are_not_known_are_not_scored(write_csv, hours):
     assert all(math.isfinite(score) for score in problem.baselines("train", 4)["persistence"].values())
 
 
+@pytest.mark.parametrize(("place", "words"), [(80, "next 10% of the rows, to select by"), (90, "last 10%")])
+def test_a_part_without_targets_is_refused(write_csv, place, words):
+    values = [float(i**1.1) for i in range(101)]
+    values[place + 1 : place + 11] = [None] * 10
+    table = read_table(write_csv({"a": values}))
+    with pytest.raises(ValueError, match=f"'a' is empty in all of the {words}.*; --missing skip leaves out rows"):
+        forecast(table, ["a"], missing="fill")
+    assert len(forecast(table, ["a"], missing="skip").y)
+
+
+def test_a_table_without_targets_is_not_scored(problem, write_csv, hours):
+    table = read_table(write_csv({"t": hours(50), "load": [1.0] + [None] * 49, "two": range(50)}))
+    with pytest.raises(ValueError, match="'load' is empty in all of the rows"):
+        forecast(table, horizon=3, missing="fill", reader=problem.reader)
+
+
 def test_too_few_rows(write_csv):
     table = read_table(write_csv({"a": range(5)}))
     with pytest.raises(ValueError, match="has 5 rows, too few for targets 5 rows ahead"):

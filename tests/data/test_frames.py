@@ -106,6 +106,18 @@ def test_bad_labels(tmp_path, y, words):
         read_frames(tmp_path, show=False)
 
 
+def test_labels_of_files_that_are_not_there(tmp_path):
+    for i in range(3):
+        np.save(tmp_path / f"{i}.npy", frames())
+    (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n1,b\n2.npy,a\ngone.npy,a\n")
+    assert [tuple(one) for one in read_frames(tmp_path).bad] == [
+        ("gone.npy", "labels.csv has it, but there is no such file")
+    ]
+    (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n0.npy,b\n")
+    with pytest.raises(ValueError, match=r"has two labels for '0\.npy': 'a' and 'b'"):
+        read_frames(tmp_path)
+
+
 def test_no_labels_at_all(tmp_path):
     np.save(tmp_path / "a.npy", frames())
     with pytest.raises(ValueError, match="has no labels: give `y`"):

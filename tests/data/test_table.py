@@ -4,6 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nystream.data import clock
+from nystream.data import table as tables
 from nystream.data.table import read_table
 
 
@@ -25,6 +27,7 @@ def test_other_separators_and_decimal_commas(write_csv, separator):
     assert table.numbers("a", ",")[0].tolist() == [1.5, -2.0]
     assert table.numbers("a")[1] == 0
     assert table.numbers("b", ",")[1] == 0  # a point is not guessed at
+    assert table.separator == separator
 
 
 def test_a_byte_order_mark_and_quotes(tmp_path):
@@ -52,23 +55,6 @@ def test_a_parquet(tmp_path):
     assert table.line(0) == "row 1"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "is empty"),
-        ("a,b\n", "has no rows"),
-        ("1,2\n3,4\n", "begins with numbers"),
-        ("a,a\n1,2\n", "several columns named 'a'"),
-        ("a,b\n1,2\n1,2,3\n", "cannot be read"),
-    ],
-)
-def test_bad_csv_files(tmp_path, text, words):
-    path = tmp_path / "data.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=words):
-        read_table(path)
-
-
 def test_other_files_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="is not a file"):
         read_table(tmp_path / "none.csv")
@@ -78,9 +64,23 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "data.parquet").write_text("x")
     with pytest.raises(ValueError, match="cannot be read"):
         read_table(tmp_path / "data.parquet")
-    (tmp_path / "latin.csv").write_bytes("größe\n1\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="not text in UTF-8"):
-        read_table(tmp_path / "latin.csv")
     (tmp_path / "ok.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match="has no column 'c'; it has 'a', 'b'"):
         read_table(tmp_path / "ok.csv").values("c")
+
+
+def test_times_are_read_in_blocks(monkeypatch, write_csv, hours):
+    monkeypatch.setattr(tables, "MANY", 7)
+    stamps = hours(20)
+    table = read_table(write_csv({"t": [*stamps[:9], None, *stamps[9:]], "a": range(21)}), show=False)
+    found = table.times("t", clock.ISO)
+    assert found[[0, 20]].astype(str).tolist() == ["2024-01-01T00:00:00.000000", "2024-01-01T19:00:00.000000"]
+    assert np.flatnonzero(np.isnat(found)).tolist() == [9]
+    with pytest.raises(ValueError, match=r"data.csv, line 2: 't' is '2024-01-01 00:00:00', which is not a time"):
+        table.times("t", "%d.%m.%Y")
+
+
+def test_a_sample_is_of_what_is_there(write_csv):
+    table = read_table(write_csv({"a": [None, 1, "NA", 2, 3], "b": range(5)}))
+    assert table.sample("a", 2) == ["1", "2"]
+    assert table.texts("a").to_list() == ["1", "2", "3"]

@@ -45,8 +45,9 @@ def test_cycles_that_rows_are_too_far_apart_for(write_csv, hours, step, periods)
 def test_semicolons_and_decimal_commas(write_csv, hours):
     path = write_csv({"t": hours(4), "a": ["1,5", "2,5", "3", "4"]}, separator=";")
     table = read_table(path)
-    reader, _ = find_reader(table, ["a"])
+    reader, notes = find_reader(table, ["a"])
     assert reader.decimal == ","
+    assert "numbers have a comma before the fraction" in notes
     assert read_rows(reader, table).base[:, 0].tolist() == [1.5, 2.5, 3.0, 4.0]
 
 
@@ -54,8 +55,44 @@ def test_no_time(write_csv, hours):
     path = write_csv({"t": hours(4), "a": range(4), "": range(4)})
     reader, notes = find_reader(read_table(path), ["a"], time="none")
     assert reader.time is None
-    assert reader.names == (*(f"t={one}" for one in hours(4)), "a", "change of a")
-    assert "'' is left out: it has no name, and seems to number the rows" in notes
+    assert reader.names == ("a", "change of a")
+    assert notes == (
+        "no time column: rows are taken as they come",
+        "'t' is left out: it is a time",
+        "'' is left out: it has no name, and seems to number the rows",
+    )
+
+
+def test_what_only_counts_the_rows_is_left_out_unless_named(write_csv):
+    table = read_table(write_csv({"a": [1.5, 2.0, 1.0, 3.0], "n": [10, 20, 30, 40]}))
+    reader, notes = find_reader(table, ["a"])
+    assert reader.names == ("a", "change of a")
+    assert "'n' is left out: it counts the rows, and goes on to numbers that training has not met" in notes
+    assert find_reader(table, ["a"], columns=["n"])[0].names == ("a", "n", "change of a")
+    assert find_reader(table, ["n"])[0].targets == ("n",)
+
+
+def test_categories_are_those_of_training(write_csv):
+    table = read_table(write_csv({"a": [1.5, 2.0, 1.0, 3.0, 7.0], "k": ["x", "x", "y", "x", "z"]}))
+    reader, _ = find_reader(table, ["a"], train=0.8)
+    assert reader.names == ("a", "k=x", "k=y", "change of a")
+    with pytest.raises(ValueError, match="line 6: 'k' is 'z', a new category"):
+        read_rows(reader, table)
+    assert len(read_rows(reader, table, "skip").x) == 4
+    _, notes = find_reader(table, ["a"], train=0.4)
+    assert "'k' is left out: it is 'x' in every row that is trained on" in notes
+
+
+def test_thousands(write_csv, hours):
+    table = read_table(write_csv({"t": hours(4), "a": ["1,013", "998", "1,046", "1,100"]}))
+    with pytest.raises(ValueError, match=r"data\.csv: column 'a' has '1,013', which may be 1013 or 1\.013"):
+        find_reader(table, ["a"])
+    reader, notes = find_reader(table, ["a"], decimal=".")
+    assert read_rows(reader, table).base[:, 0].tolist() == [1013.0, 998.0, 1046.0, 1100.0]
+    assert "numbers have commas between thousands" in notes
+    assert reader.live().read({"t": hours(4)[0], "a": "1,013"})[0].base == [1013.0]
+    with pytest.raises(ValueError, match="decimal=';'"):
+        find_reader(table, ["a"], decimal=";")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +106,9 @@ def test_no_time(write_csv, hours):
         ({"a": ["1", "error"]}, {}, "target 'a' must be numbers, but line 3 has 'error'"),
         ({"a": [1, "inf"]}, {}, "has 'inf' in line 3, which is not finite"),
         ({"t": ["2024-01-02", "2024-01-01"], "a": [1, 2]}, {}, "sort the rows, oldest first"),
-        ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "never rises"),
+        ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "comes again in 1 row"),
+        ({"t": ["2024-01-01", "2024-01-02"], "a": [1, 2]}, {"targets": ["t"]}, "target 't' is the column of times"),
+        ({"a": [1, 2]}, {"targets": ["a", "a"]}, "target 'a' is named more than once"),
         ({"a": [1, 2], "k": ["x", "x"]}, {"columns": ["k"]}, "'k' cannot be used: it is 'x' in every row"),
     ],
 )
@@ -88,7 +127,7 @@ def test_places_are_named(write_csv, hours):
     reader, _ = find_reader(table, ["a"])
     with pytest.raises(ValueError, match=r"not even in time, line 5: 1 row is missing between .* line 7: 3 rows"):
         read_rows(reader, table, "fill")
-    with pytest.raises(ValueError, match="fields that are missing, line 3: 'a' is empty; missing=fill would take"):
+    with pytest.raises(ValueError, match="fields that are missing, line 3: 'a' is empty; --missing fill"):
         read_rows(reader, table, "fail", "skip")
     filled = read_rows(reader, table, "fill", "fill")
     assert len(filled.x) == 12

@@ -8,18 +8,35 @@ import pytest
 import torch
 
 from nystream.demo import models
+from nystream.demo.hours import Stream, Tally
 
 
 @pytest.fixture(scope="session")
-def quick():
-    """A budget of a few updates."""
-    return dataclasses.replace(models.BUDGET, epochs=3, steps_per_epoch=2, batch_size=2)
+def problem():
+    return models.load()
 
 
 @pytest.fixture(scope="session")
-def trained(quick):
+def learned(problem):
+    """Every model, by variant."""
+    budget = dataclasses.replace(models.BUDGET, epochs=3, steps_per_epoch=2, batch_size=2)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    found = models.train(models.load(), show=False, budget=quick)
+    found = dict(models.train(problem, show=False, budget=budget))
     torch.set_num_threads(before)
+    return found
+
+
+@pytest.fixture
+def stream(problem, learned):
+    """Two held-out weeks."""
+    return Stream(problem, learned["co-fixed-single"], weeks=2)
+
+
+@pytest.fixture
+def tally(stream):
+    """All of them."""
+    found = Tally()
+    for hour in stream:
+        found.add(hour)
     return found

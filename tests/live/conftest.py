@@ -13,31 +13,40 @@ class HourlyReader(LiveReader):
     """Records {"hour", "load"}; hours that are missing are filled with the last load, up to a limit."""
 
     def __init__(self) -> None:
-        self.hour, self.load = None, math.nan
+        self.state = None, math.nan  # the last hour, its load
 
     def read(self, record: Any) -> list[Token]:
         if not isinstance(record, dict) or "hour" not in record:
             raise RecordError("no hour")
-        before, hour = self.hour, int(record["hour"])
+        (before, load), hour = self.state, int(record["hour"])
+        self.note, self.lost = "", 0
         if before is not None and hour <= before:
-            return []  # one that comes late is skipped
+            self.note, self.lost = "it comes late", 1
+            return []
         tokens = []
         for missing in range(before + 1 if before is not None else hour, hour):
-            tokens.append(self._token(missing, self.load, gap=True))
-        self.hour, self.load = hour, float(record["load"])  # NaN goes through: the session must refuse it
-        return [*tokens, self._token(hour, self.load)]
+            tokens.append(self._token(missing, load, gap=True))
+        self.state = hour, float(record["load"])  # NaN goes through: the session must refuse it
+        return [*tokens, self._token(*self.state)]
 
     def _token(self, hour: int, load: float, gap: bool = False) -> Token:
         x = np.array([load, math.sin(hour), math.cos(hour)], np.float32)
         time = np.datetime64("2024-01-01T00", "s") + np.timedelta64(hour, "h")
-        return Token(x, time, ("load",) if gap else (), gap, np.array([load, -load], np.float32))
+        return Token(x, time, ("load",) if gap else (), gap, np.array([load, -load]))
 
     def memory(self) -> dict[str, Any]:
-        return {"hour": self.hour, "load": None if math.isnan(self.load) else self.load}
+        hour, load = self.state
+        return {"hour": hour, "load": None if math.isnan(load) else load}
 
     def remember(self, memory: dict[str, Any]) -> None:
-        self.hour = memory["hour"]
-        self.load = math.nan if memory["load"] is None else memory["load"]
+        self.state = memory["hour"], math.nan if memory["load"] is None else memory["load"]
+
+    def check(self, columns: Any, width: int) -> None:
+        if columns is not None and "hour" not in columns:
+            raise ValueError("no hour")
+
+    def ahead(self, time: Any, rows: int) -> Any:
+        return time + np.timedelta64(rows, "h")
 
 
 @pytest.fixture

@@ -3,14 +3,18 @@
 import json
 
 import numpy as np
+import pytest
 
-from nystream.live.answers import Answer, clock, shortest, softmax
+import nystream as ns
+from nystream.data.reader import Token
+from nystream.live.answers import Answer, Interpreter, clock, plain, sigmoid, softmax
 
 
-def test_numbers_are_as_short_as_float32_allows():
-    assert shortest(np.float32(0.1)) == 0.1
-    assert shortest(np.float32("nan")) is None
-    assert np.float32(shortest(np.float32(1) / np.float32(3))) == np.float32(1) / np.float32(3)
+def test_numbers_are_as_short_as_their_dtype_allows():
+    assert plain(np.array([0.1, np.nan, 1e30], np.float32)) == [0.1, None, 1e30]
+    third = np.float32(1) / np.float32(3)
+    assert np.float32(plain(np.array([third]))[0]) == third
+    assert plain(np.array([123456789.123456, np.inf])) == [123456789.123456, None]
 
 
 def test_what_is_not_finite_is_null():
@@ -20,8 +24,43 @@ def test_what_is_not_finite_is_null():
 
 def test_probabilities_of_large_logits():
     assert softmax(np.array([1000.0, 0.0])).tolist() == [1.0, 0.0]
+    assert sigmoid(np.array([1000.0, 0.0, -1000.0])).tolist() == [1.0, 0.5, 0.0]
+
+
+def test_a_forecast_keeps_all_digits_of_its_base():
+    info = ns.ModelInfo(task="forecasting", labels=("load",), horizon=2)
+    said = Interpreter(info, 1, lambda time, rows: None)
+    token = Token(np.zeros(1, np.float32), base=np.array([123456789.25]))
+    answer = said.answer(1, token, np.array([0.5], np.float32), 0.0)
+    assert answer.to_dict()["forecast"] == {"load": 123456789.75}
+    assert answer.to_dict()["ahead"] == 2
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_classes(several):
+    info = ns.ModelInfo(task="detection", labels=("a", "b", "c"), several=several)
+    said = Interpreter(info, 3, lambda time, rows: None)
+    y = np.array([2.0, 1.0, -3.0], np.float32)
+    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    found = answer.to_dict()
+    if several:  # each by itself
+        assert (answer.label, answer.labels, found["labels"]) == (None, ("a", "b"), ["a", "b"])
+        np.testing.assert_allclose(list(found["probabilities"].values()), 1 / (1 + np.exp(-y)), rtol=1e-6)
+        assert "label" not in found
+    else:
+        assert (answer.label, answer.labels, found["label"]) == ("a", None, "a")
+        np.testing.assert_allclose(sum(found["probabilities"].values()), 1, rtol=1e-6)
+        assert "labels" not in found
 
 
 def test_times():
     assert clock(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
     assert clock(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
+    assert clock(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
+
+
+def test_units():
+    named = Answer(1, "forecast", ("a", "b"), np.zeros(2), ("MW",))
+    assert named.to_dict()["units"] == {"a": "MW", "b": "MW"}
+    assert Answer(1, "output", (), np.zeros(2), ("MW", "kg")).to_dict()["units"] == ["MW", "kg"]
+    assert "units" not in Answer(1, "forecast", ("a",), np.zeros(1)).to_dict()

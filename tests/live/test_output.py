@@ -13,8 +13,8 @@ TIME, AHEAD = np.datetime64("2024-01-01T05:00", "s"), np.datetime64("2024-01-01T
 
 
 def forecast(values=(412345.25, -0.5), **fields):
-    values = np.array(values, np.float32)
-    return Answer(12, "forecast", ("load", "höhe")[: len(values)], values, ("MW",), TIME, AHEAD, **fields)
+    fields = {"time": TIME, "time_ahead": AHEAD, "rows_ahead": 1} | fields
+    return Answer(12, "forecast", ("load", "höhe")[: len(values)], np.array(values), ("MW",), **fields)
 
 
 def test_json_lines():
@@ -26,11 +26,35 @@ def test_json_lines():
         "time": "2024-01-01T05:00:00",
         "for": "2024-01-01T06:00:00",
         "forecast": {"load": 412345.25, "höhe": -0.5},
+        "units": {"load": "MW", "höhe": "MW"},
         "filled": ["a"],
         "gap": False,
     }
     assert file.getvalue().endswith("\n")
     assert list(json.loads(file.getvalue()))[:2] == ["token", "record"]
+
+
+def test_a_file_of_a_folder_is_named():
+    file = io.StringIO()
+    JsonLines(file).write(forecast(), 30, "a/b.npy")
+    assert list(json.loads(file.getvalue()).items())[:3] == [("token", 12), ("file", "a/b.npy"), ("record", 30)]
+    assert line_of(forecast(), file="a/b.npy").plain.startswith("     12  a/b.npy  2024-01-01 05:00:00  load")
+
+
+def test_rows_ahead_where_nobody_knows_the_time():
+    file = io.StringIO()
+    JsonLines(file).write(forecast(time_ahead=None), 1)
+    assert json.loads(file.getvalue())["ahead"] == 1
+    assert "for" not in json.loads(file.getvalue())
+    assert line_of(forecast(time_ahead=None)).plain.endswith("MW  1 row ahead")
+    assert line_of(forecast(time_ahead=None, rows_ahead=3)).plain.endswith("MW  3 rows ahead")
+
+
+def test_times_of_utc_say_so():
+    file = io.StringIO()
+    JsonLines(file).write(forecast(zoned=True), 1)
+    assert json.loads(file.getvalue())["time"] == "2024-01-01T05:00:00Z"
+    assert "for 2024-01-01 06:00:00Z" in line_of(forecast(zoned=True)).plain
 
 
 def test_latency_is_said_where_asked():

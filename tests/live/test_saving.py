@@ -57,12 +57,16 @@ def test_other_weights_configs_and_readers_are_refused(make_model, session):
     blob = saving.dump(session, PLACE)
     with pytest.raises(ValueError, match="other weights"):
         saving.restore(blob, Session(make_model(seed=1)))
-    with pytest.raises(ValueError, match="another config"):
+    with pytest.raises(ValueError, match=r"another config: attention\.update_size is 1 there and 2 here$"):
         saving.restore(blob, Session(make_model(update_size=2)))
-    model = make_model(reader={"kind": "other"})
-    other = Session(model, session.reader)
-    with pytest.raises(ValueError, match="reads records in another way"):
-        saving.restore(blob, other)
+    for info, words in (
+        ({"reader": {"kind": "other"}}, "another reader$"),
+        ({"task": "detection", "labels": ("a", "b")}, "another task and labels$"),
+        ({"units": ("MW",)}, "another units$"),
+    ):
+        other = Session(make_model(**info), session.reader)
+        with pytest.raises(ValueError, match=words):
+            saving.restore(blob, other)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,28 @@ def test_a_damaged_file_is_refused_and_changes_nothing(make_model, session, held
     else:  # a space in the header that means nothing
         assert found == PLACE
         held.pop("other")
+
+
+def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch):
+    path, source = tmp_path / "state", tmp_path / "source"
+    saving.require_free(path, "-")  # it is not there
+    path.touch()
+    saving.require_free(path, "-")  # nothing is lost
+    saving.save(path, session, PLACE)
+    saving.require_free(path, str(source))
+    monkeypatch.setattr(saving, "FORMAT", "nystream-session-0")
+    saving.save(path, session, PLACE)
+    monkeypatch.undo()
+    saving.require_free(path, "-")  # of another version
+    with pytest.raises(ValueError, match="saved by another version"):
+        saving.load(path, session)
+    for blob in (b"time,load\n1,2\n", b"{}", b"\xff" * 20, save_tensors({}), session.snapshot()[0]):
+        path.write_bytes(blob)
+        with pytest.raises(ValueError, match="is no saved session; it would be lost"):
+            saving.require_free(path, "-")
+    source.symlink_to(path)
+    with pytest.raises(ValueError, match="is the source itself"):
+        saving.require_free(path, str(source))
 
 
 def test_files_that_are_no_sessions(session, tmp_path):

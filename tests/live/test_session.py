@@ -8,9 +8,9 @@ import torch
 
 import nystream as ns
 from nystream.data.reader import RecordError, Token
+from nystream.data.vectors import VectorReader
 from nystream.live.answers import softmax
 from nystream.live.session import Session, live_reader
-from nystream.live.vectors import VectorReader
 
 BACKENDS = ["numba", "torch"]
 
@@ -121,7 +121,7 @@ class Faulty(VectorReader):
 @pytest.mark.parametrize(("record", "error"), [("wide", RecordError), ("error", KeyError)])
 def test_a_faulty_reader_spoils_nothing(make_model, record, error):
     model = make_model()
-    session = Session(model, Faulty(model.config, model.info))
+    session = Session(model, Faulty(3))
     before = session.snapshot()
     with pytest.raises(error):
         session.take(record)

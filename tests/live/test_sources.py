@@ -1,11 +1,15 @@
 """Arrays, sound and the microphone as sources, and what a name means."""
 
+import json
 import sys
 import types
+from datetime import datetime
 
 import numpy as np
+import polars as pl
 import pytest
 
+from nystream.live.saving import Position
 from nystream.live.sources import Feed, open_source
 from nystream.live.sources.frames import FrameFile
 from nystream.live.sources.lines import LineFile, PipedLines
@@ -26,11 +30,15 @@ def test_names(tmp_path):
     ("name", "options", "words"),
     [
         ("none.csv", {}, "does not exist; a source is"),
-        (".", {}, "is a folder"),
+        ("empty", {}, "is a folder with no feature files"),
+        ("empty", {"rate": RATE}, "is a folder with no audio files in subfolders"),
         ("mic", {}, "was not trained to read sound"),
         ("a.wav", {}, "was not trained to read sound"),
         ("a.wav", {"rate": RATE}, "cannot be read as sound"),
-        ("a.parquet", {}, "is not a file of lines"),
+        ("a.parquet", {}, "cannot be read"),
+        ("a.npz", {}, "a.npz cannot be streamed: a.npz is no whole file"),
+        ("a.zip", {}, "cannot be streamed; give .jsonl"),
+        ("a.parquet", {"form": "csv"}, "format='csv' is for lines"),
         ("-", {"follow": True}, "only a file of lines can be followed"),
         ("mic", {"follow": True}, "only a file of lines can be followed"),
         ("a.npy", {"follow": True}, "only a file of lines can be followed"),
@@ -42,7 +50,8 @@ def test_names(tmp_path):
 )
 def test_what_cannot_be_read(tmp_path, monkeypatch, name, options, words):
     monkeypatch.chdir(tmp_path)
-    for file in ("a.wav", "a.parquet", "a.npy"):
+    (tmp_path / "empty").mkdir()
+    for file in ("a.wav", "a.parquet", "a.npy", "a.npz", "a.zip"):
         (tmp_path / file).write_bytes(b"nothing of the kind")
     np.save("object.npy", np.array([{}]), allow_pickle=True)
     np.save("flat.npy", np.zeros(3))
@@ -60,6 +69,64 @@ def test_rows_of_an_array(tmp_path):
     items = iter(half)
     assert [next(items).number, next(items).number] == [1, 2]
     assert [item.number for item in Feed(open_source(str(path)), half.position)] == [3, 4]
+
+
+def test_rows_of_an_npz_are_those_of_x(tmp_path):
+    x = np.arange(6.0).reshape(2, 3)
+    np.savez(tmp_path / "a.npz", x=x, y=np.zeros(2))
+    np.savez(tmp_path / "b.npz", features=x)
+    for name in ("a.npz", "b.npz"):
+        source = open_source(str(tmp_path / name))
+        assert source.shape() == (None, 3)
+        assert [item.record.tolist() for item in Feed(source)] == x.tolist()
+
+
+def test_rows_of_a_parquet_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    rows = [{"time": datetime(2024, 1, day), "load": day / 3, "on": None, "word": "x"} for day in (1, 2, 3)]
+    pl.DataFrame(rows).write_parquet(path)
+    feed = Feed(open_source(str(path)))
+    assert feed.source.shape() == (("time", "load", "on", "word"), 4)
+    items = iter(feed)
+    assert next(items).record == rows[0]
+    place = feed.position
+    assert [item.record for item in items] == rows[1:]
+    again = Feed(open_source(str(path)), Position(*json.loads(json.dumps(place))))
+    assert [(item.number, item.record) for item in again] == [(2, rows[1]), (3, rows[2])]
+    pl.DataFrame([rows[0] | {"load": 0.5}, *rows[1:]]).write_parquet(path)
+    with pytest.raises(ValueError, match="does not begin with the 1 rows"):
+        Feed(open_source(str(path)), place)
+
+
+def test_files_of_a_folder(tmp_path):
+    (tmp_path / "b").mkdir()
+    for name, rows in (("a.npy", 2), ("b/c.npz", 3)):
+        (np.save if name.endswith("y") else np.savez)(tmp_path / name, np.full((rows, 2), rows))
+    np.save(tmp_path / "a.labels.npy", np.zeros(2))
+    feed, places = Feed(open_source(str(tmp_path))), []
+    found = [("a.npy", 1), ("a.npy", 2), ("b/c.npz", 1), ("b/c.npz", 2), ("b/c.npz", 3)]
+    for item, expected in zip(feed, found, strict=True):
+        assert (item.file, item.number) == expected
+        assert item.record.tolist() == [2 if item.file == "a.npy" else 3] * 2
+        places.append(feed.position)
+    for done, place in enumerate(places, 1):
+        rest = Feed(open_source(str(tmp_path)), place)
+        assert rest.source.file == found[done - 1][0]
+        assert [(item.file, item.number) for item in rest] == found[done:]
+
+
+def test_a_bad_file_of_a_folder_is_one_bad_item(tmp_path):
+    for name in ("a.npy", "c.npy"):
+        np.save(tmp_path / name, np.zeros((2, 2)))
+    (tmp_path / "b.npy").write_bytes(b"nothing of the kind")
+    found = [(item.file, item.number, item.error is None) for item in Feed(open_source(str(tmp_path)))]
+    assert found == [
+        ("a.npy", 1, True),
+        ("a.npy", 2, True),
+        ("b.npy", 1, False),
+        ("c.npy", 1, True),
+        ("c.npy", 2, True),
+    ]
 
 
 @pytest.mark.parametrize("given", [RATE, 44100, 8000])

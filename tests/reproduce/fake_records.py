@@ -52,6 +52,7 @@ def cell(
         "median_microseconds": layers * MICROSECONDS[model],
         "p99_microseconds": 2 * layers * MICROSECONDS[model],
         "backend": "numba",
+        "bytes_per_stream": 155_554 * layers,
         "relative": MICROSECONDS["full"] / MICROSECONDS[model],
         "command": f"nystream reproduce {task} --time",
         "commit": COMMIT,

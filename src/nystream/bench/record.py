@@ -38,7 +38,7 @@ def require_writable(name: str, path: Path) -> None:
         raise IsADirectoryError(f"{name}={path} is a folder, but must be a file")
     if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
         raise PermissionError(f"{name}={path} is there and is no file that may be written over")
-    partial = path.with_name(f"{path.name}.partial")  # what `states.replace` writes to
+    partial = states.partial_of(path)
     try:
         partial.touch()
         partial.unlink()

@@ -1,24 +1,30 @@
-"""The `nystream` command: one dataclass a subcommand, whose fields are its options and whose `run` is its job."""
+"""The `nystream` command: one dataclass a subcommand, whose fields are its options and whose `run` is its job.
+
+Nothing heavy is imported above `main`: whatever happens from the first moment on, it answers.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from functools import partial
+from io import StringIO
+from typing import Any, NoReturn
 
-import nystream
+from nystream.progress import spoken
+from nystream.version import __version__
 
-DESCRIPTION = (
-    "Continual low-rank attention, for streams without end. --version prints the version; --completion bash or zsh "
-    "a script that completes commands and options; --debug, anywhere, shows a traceback where an error would be "
-    "one line."
-)
-# package -> the extra that brings it
+# package -> the extra that brings it. pip takes extras from what is installed, from a clone as from an index.
 EXTRAS = {
+    "matplotlib": "plot",
+    "polars": "data",
     "ray": "ray",
     "rich": "cli",
+    "scipy": "train",
     "sklearn": "train",
     "sounddevice": "mic",
     "soundfile": "audio",
@@ -29,74 +35,129 @@ EXTRAS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 for a failure, 2 for bad input."""
+    """Run the command and return its exit code: 0, 1 for a failure, 2 for bad input, 130 where it was stopped."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
-    args = [arg for arg in args if arg != "--debug"]
-    if args == ["--version"]:
-        print(f"nystream {nystream.__version__}")
-        return 0
-    if args[:1] == ["--completion"]:
-        if args[1:] not in (["bash"], ["zsh"]):
-            return _fail("--completion must be bash or zsh", 2, debug)
-        args[0] = "--tyro-print-completion"
     try:
-        import tyro
-
-        command = tyro.extras.subcommand_cli_from_dict(
-            _commands(),
-            prog="nystream",
-            description=DESCRIPTION,
-            args=args or ["--help"],
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-        command.run()
+        with _stopped_at_once():
+            job = _chosen([arg for arg in args if arg != "--debug"])
+        with spoken():
+            job()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        return _fail("stopped", 130, debug)
+        return _fail("nystream: stopped", 130, debug)
     except BrokenPipeError:
         # The reader has left. What is still buffered must not fail a second time when Python shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get(str(error.name).partition(".")[0])
-        hint = f"; install it with: pip install 'nystream[{extra}]'" if extra else ""
-        return _fail(f"{error}{hint}", 1, debug)
+        return _fail(f"nystream: error: {_with_hint(error)}", 1, debug)
     except (ValueError, OSError) as error:
-        return _fail(str(error), 2, debug)
+        program = getattr(error, "program", "")
+        if program:
+            return _fail(f"{program}: error: {error} ({program} --help)", 2, debug)
+        return _fail(f"nystream: error: {error}", 2, debug)
     except Exception as error:
-        return _fail(f"{type(error).__name__}: {error} (--debug shows where)", 1, debug)
+        return _fail(f"nystream: error: {type(error).__name__}: {error} (--debug shows where)", 1, debug)
     return 0
 
 
-def _commands() -> dict[str, Callable[..., Any]]:
-    """Imported when they are needed: `--version` works without the extras."""
-    from nystream.cli.bench import Bench
-    from nystream.cli.costs import Costs
-    from nystream.cli.demo import Demo
-    from nystream.cli.eval import Eval
-    from nystream.cli.landmarks import FitLandmarks
-    from nystream.cli.report import Report
-    from nystream.cli.reproduce import Reproduce
-    from nystream.cli.stream import Stream
-    from nystream.cli.train import Train
+@contextmanager
+def _stopped_at_once() -> Iterator[None]:
+    """Ctrl-C while torch is imported: compiled code does not bear the exception that it would raise there."""
 
-    return {
-        "bench": Bench,
-        "costs": Costs,
-        "demo": Demo,
-        "eval": Eval,
-        "fit-landmarks": FitLandmarks,
-        "report": Report,
-        "reproduce": Reproduce,
-        "stream": Stream,
-        "train": Train,
-    }
+    def stop(*_: Any) -> NoReturn:
+        os.write(2, b"nystream: stopped\n")
+        os._exit(130)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else's, or ignored
+        yield
+        return
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _chosen(args: list[str]) -> Callable[[], object]:
+    """What is to be done, with all that it needs imported."""
+    from nystream.cli import help as helps
+    from nystream.cli.commands import COMMANDS, OPTIONS
+    from nystream.cli.errors import UsageError, nearest
+
+    first, rest = (args or ["--help"])[0], args[1:]
+    asks = {"-h", "--help"}
+    if first in COMMANDS:
+        before = rest[: rest.index("--")] if "--" in rest else rest
+        if asks & set(before):
+            return partial(_print, helps.of_command(first))
+        return _parsed(first, rest).run
+    if first == "--completion":
+        return partial(_print, helps.COMPLETION) if asks & set(rest) else _completion(rest)
+    if rest and first in {"--version", *asks}:
+        raise UsageError(f"{rest[0]!r} after {first} is one word too many")
+    if first == "--version":
+        return partial(_print, f"nystream {__version__}\n")
+    if first in asks:
+        return partial(_print, helps.general())
+    if first.startswith("-"):
+        raise UsageError(f"there is no option {first}{nearest(first, OPTIONS)}")
+    guess = nearest(first, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
+    raise UsageError(f"there is no command {first!r}{guess}")
+
+
+def _parsed(name: str, words: list[str]) -> Any:
+    """The command with its options; tyro reads them, and what it refuses is told in one line."""
+    import tyro
+
+    from nystream.cli.commands import COMMANDS
+    from nystream.cli.errors import UsageError, condensed, explain
+    from nystream.cli.options import options_of
+
+    command, printed = COMMANDS[name].load(), StringIO()
+    try:
+        with redirect_stderr(printed):
+            return tyro.cli(command, prog=f"nystream {name}", args=words, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit:
+        message = explain(options_of(command), words) or condensed(printed.getvalue())
+        raise UsageError(message, f"nystream {name}") from None
+
+
+def _completion(shells: list[str]) -> Callable[[], object]:
+    from nystream.cli.completion import SCRIPTS
+    from nystream.cli.errors import UsageError
+
+    if len(shells) != 1 or shells[0] not in SCRIPTS:
+        raise UsageError("bash or zsh is needed", "nystream --completion")
+    script = SCRIPTS[shells[0]]()
+
+    def show() -> None:
+        _print(script)
+        if sys.stdout.isatty():
+            print(f"nystream: to use this script: source <(nystream --completion {shells[0]})", file=sys.stderr)
+
+    return show
+
+
+def _print(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+
+
+def _with_hint(error: ModuleNotFoundError) -> str:
+    extra = EXTRAS.get(str(error.name).partition(".")[0])
+    if extra is None or "pip install" in str(error):
+        return str(error)
+    return f"{error}: pip install 'nystream[{extra}]'"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
+        import traceback
+
         traceback.print_exc()
     else:
-        print("nystream: error:", *message.split(), file=sys.stderr)
+        print(*message.split(), file=sys.stderr)
     return code

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from rich.console import Console
-from tyro.conf import OmitArgPrefixes
+from rich.table import Table
+from tyro.conf import OmitArgPrefixes, arg
 
 from nystream.bench import plot as plots
 from nystream.bench import record as records
@@ -17,6 +16,8 @@ from nystream.bench import report
 from nystream.bench.run import run
 from nystream.bench.settings import PARTS, STREAMS, Settings
 from nystream.bench.sizes import Sizes
+from nystream.cli import screen
+from nystream.cli.options import usual
 
 QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 
@@ -26,24 +27,25 @@ class Bench:
     """Measure a step side by side: torch's encoder over the window, a ring of keys and values with SDPA,
     continual-inference, nystream in torch and nystream's pool. All are checked before anything is timed.
 
-    Example: nystream bench --quick
+    Example:
+        nystream bench --quick
     """
 
-    parts: str = ",".join(PARTS)
+    parts: Annotated[str, usual("all", "LIST")] = ",".join(PARTS)
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
     one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
     sizes: OmitArgPrefixes[Sizes] = field(default_factory=Sizes)
-    streams: str = ",".join(map(str, STREAMS))
+    streams: Annotated[str, arg(metavar="LIST")] = ",".join(map(str, STREAMS))
     """Numbers of streams."""
-    threads: int = 0
-    """Threads for many streams at once, 0 for all cores. A single stream always has one."""
+    threads: Annotated[int, usual("all cores", "N")] = 0
+    """Threads for many streams at once. A single stream always has one."""
     rounds: int = 300
     """Turns that every contender gets, of a couple of milliseconds each."""
     backend: Literal["auto", "numba", "torch"] = "auto"
     """Of the pool."""
-    json: Path | None = None
+    json: Annotated[Path | None, arg(metavar="FILE")] = None
     """Write the record here: command, commit, hardware and every figure."""
-    plot: Path | None = None
+    plot: Annotated[Path | None, arg(metavar="FILE")] = None
     """Draw the parts model and streams here (png, svg or pdf; needs the extra `plot`)."""
     quick: bool = False
     """A first look: fewer rounds and streams, unless they are given, and one block only."""
@@ -78,9 +80,7 @@ class Bench:
             records.write(self.json, self.command(), figures)
         if self.plot is not None:
             plots.draw(records.header(self.command()) | figures, self.plot)
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
+        console = screen.console(self.plain)
         hardware = records.hardware()
         console.print(
             f"{hardware['cpu']}, {hardware['cores']} cores, torch {hardware['torch']}, "
@@ -88,7 +88,8 @@ class Bench:
             highlight=False,
         )
         for part in report.lines(figures):
-            console.print(part)
+            for piece in screen.fitting(part, console) if isinstance(part, Table) else (part,):
+                console.print(piece)
 
     def command(self) -> str:
         """What was typed, as far as it differs from the defaults."""

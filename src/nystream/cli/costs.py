@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich import box
-from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
-from rich.text import Text
 from tyro.conf import arg
 
 import nystream as ns
 from nystream import costs
 from nystream import state as states
 from nystream.bench.record import require_writable
+from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables
 
-WIDTH = 80
 ENDS = ("co-full-retro", "nystrom-fixed", "co-cont-retro")  # of the groups of the nine
 Block = tuple[str, Table, list[str]]  # title, table, notes
 
@@ -32,14 +29,15 @@ Block = tuple[str, Table, list[str]]  # title, table, notes
 class Costs:
     """What attention costs a step: operations and memory of all nine variants, as they grow and in numbers.
 
-    Example: nystream costs --table gtzan --plot costs.png
+    Example:
+        nystream costs --table gtzan --plot costs.png
     """
 
-    window: Annotated[int, arg(aliases=["-n"])] = 120
+    window: Annotated[int, arg(metavar="N", aliases=["-n"])] = 120
     """Tokens n that a token attends to."""
-    embed_dim: Annotated[int, arg(aliases=["-d"])] = 192
+    embed_dim: Annotated[int, arg(metavar="D", aliases=["-d"])] = 192
     """Width d of a token, of all heads together."""
-    landmarks: Annotated[int, arg(aliases=["-m"])] = 4
+    landmarks: Annotated[int, arg(metavar="M", aliases=["-m"])] = 4
     """Landmarks m of the low-rank variants."""
     layers: int = 1
     """Blocks. From two on, a continual variant's name means its family: retroactive, plain, ..., single."""
@@ -50,12 +48,12 @@ class Costs:
     tokens."""
     table: Literal["gtzan", "thumos14", "electricity"] | None = None
     """Print this result table of the paper instead, each cell beside what the formulas give."""
-    plot: Path | None = None
+    plot: Annotated[Path | None, arg(metavar="FILE")] = None
     """Draw the paper's figure here (png, svg or pdf; needs the extra `plot`): operations and peak memory against n, one
     and two blocks, d = 200, m = 8."""
     corrected: bool = False
     """Draw our counts instead of the paper's."""
-    json: Path | None = None
+    json: Annotated[Path | None, arg(metavar="FILE")] = None
     """Write the numbers here; - prints them instead of the tables."""
     plain: bool = False
     """No colours, as in a pipe."""
@@ -74,14 +72,12 @@ class Costs:
                 sys.stdout.write(text)
                 return
             states.replace(self.json, lambda partial: partial.write_text(text, encoding="utf-8"))
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
+        console = screen.console(self.plain)
         for title, table, notes in [printed_table(record)] if self.table else blocks(record):
-            console.print(Text(textwrap.fill(title, WIDTH), style="bold"))
-            console.print(table)
-            paragraphs = (textwrap.fill(note, WIDTH, subsequent_indent="    " * note.startswith(" ")) for note in notes)
-            console.print(Text("\n".join([*paragraphs, ""]), style="dim"))
+            console.print(screen.filled([title], console.width), style="bold")
+            for part in screen.fitting(table, console):
+                console.print(part)
+            console.print(screen.filled([*notes, ""], console.width), style="dim")
 
     def record(self) -> dict[str, Any]:
         """Everything that is printed, as plain values."""

@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 
 from nystream import state as states
 from nystream.bench.record import require_writable
+from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
@@ -26,16 +27,17 @@ class Eval:
 
     Rows that the model was trained on count too: give it data that it has not seen.
 
-    Example: nystream eval runs/demand newer.csv --gaps fill
+    Example:
+        nystream eval runs/demand newer.csv --gaps fill
     """
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """A run folder, or a model folder."""
     source: Annotated[Positional[Path], arg(metavar="SOURCE")]
     """A table, a folder of feature files, or a folder of audio files, as the model was trained on."""
-    missing: Policy = "fail"
+    missing: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
-    gaps: Policy = "fail"
+    gaps: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
     background: str = ""
     """Feature files: the class of frames in which nothing is to be detected."""
@@ -49,6 +51,7 @@ class Eval:
     def run(self) -> None:
         if self.json is not None:
             require_writable("json", self.json)
+        show = False if self.plain else None
         model = models.load(self.model)
         problem = open_for(
             model.info,
@@ -57,11 +60,11 @@ class Eval:
             gaps=self.gaps,
             background=self.background,
             seconds=self.seconds,
-            show=False if self.plain else None,
+            show=show,
         )
         for note in problem.notes:
             print(note, flush=True)
-        scores = evaluate(model, problem)
+        scores = evaluate(model, problem, show=show)
         if self.json is not None:
             held = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
             text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"

@@ -10,6 +10,7 @@ from typing import Annotated
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.data.fix import with_landmarks
 from nystream.data.open_source import open_for
@@ -23,7 +24,8 @@ class FitLandmarks:
     """Give a trained model fixed landmarks: the centres of what its attention sees of a source. Nothing else is
     trained; `nystream train --variant co-fixed` fine-tunes too, and is more accurate.
 
-    Example: nystream fit-landmarks runs/demand demand.csv --landmarks 16 --out runs/demand-16
+    Example:
+        nystream fit-landmarks runs/demand demand.csv --landmarks 16 --out runs/16
     """
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
@@ -38,9 +40,9 @@ class FitLandmarks:
     """Tokens of the source that are clustered."""
     seed: int = 0
     """Of the sample and the clustering."""
-    missing: Policy = "fail"
+    missing: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
-    gaps: Policy = "fail"
+    gaps: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
     seconds: float = 30.0
     """Audio: how much of a file is used, at most."""
@@ -57,7 +59,7 @@ class FitLandmarks:
         )
         fixed = with_landmarks(model, problem, self.landmarks, self.tokens, self.seed, show)
         fixed.save_pretrained(self.out)
-        before, after = evaluate(model, problem), evaluate(fixed, problem)
+        before, after = evaluate(model, problem, show=show), evaluate(fixed, problem, show=show)
         console = Console(color_system=None, force_terminal=False) if self.plain else Console()
         if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")

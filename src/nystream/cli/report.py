@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +15,9 @@ from tyro.conf import Positional, arg
 
 from nystream import state as states
 from nystream.bench.record import require_writable
+from nystream.cli import screen
+from nystream.cli.folders import require_folder
+from nystream.progress import track
 from nystream.reproduce import paper
 from nystream.reproduce.report import html, markdown, numbers, plots, records
 from nystream.reproduce.report.compare import comparisons, headline
@@ -23,39 +25,37 @@ from nystream.reproduce.report.document import MISSING
 from nystream.reproduce.report.grouping import Table, tables
 from nystream.reproduce.report.sections import document, sentence
 
-WIDTH = 80
-
 
 @dataclass
 class Report:
     """Render results as tables and plots, the paper's numbers beside ours: Markdown, and one HTML page that needs no
     other file.
 
-    Example: nystream report results --plots plots
+    Example:
+        nystream report results --plots plots
     """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("results")
     """Where nystream reproduce wrote its records. Other JSON files in it are left alone."""
-    markdown: Path | None = Path("report.md")
+    markdown: Annotated[Path | None, arg(metavar="FILE")] = Path("report.md")
     """Write the Markdown here; None for none. It shows the plots if --plots puts them into a folder."""
-    html: Path | None = Path("report.html")
+    html: Annotated[Path | None, arg(metavar="FILE")] = Path("report.html")
     """Write the page here; None for none."""
-    plots: Path | None = None
+    plots: Annotated[Path | None, arg(metavar="FOLDER")] = None
     """Write every plot into this folder, as PNG and SVG."""
     no_plots: bool = False
     """Tables only, which needs no matplotlib."""
     plain: bool = False
-    """No colours, as in a pipe."""
+    """No colours and no progress bar, as in a pipe."""
 
     def run(self) -> None:
         found = records.read(self.folder)
         self.check()
         grouped = tables(found)
-        pictures = {} if self.no_plots else {plot.name: plots.drawn(plot) for plot in plots.every(grouped)}
+        pictures = {} if self.no_plots else _drawn(grouped, False if self.plain else None)
         page = document(found, figures=not self.no_plots)
         written: list[Path] = []
         if self.plots is not None:
-            self.plots.mkdir(exist_ok=True)
             for picture in pictures.values():
                 picture.write(self.plots)
             written.append(self.plots)
@@ -66,9 +66,7 @@ class Report:
         if self.html is not None:
             _write(self.html, html.render(page, {name: one.inline() for name, one in pictures.items()}))
             written.append(self.html)
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
+        console = screen.console(self.plain)
         for table in grouped:
             summary(console, table)
         for path in written:
@@ -78,11 +76,22 @@ class Report:
         """Fail before anything is drawn."""
         if self.no_plots and self.plots is not None:
             raise ValueError(f"plots={self.plots} and no_plots exclude each other")
+        if not self.no_plots:
+            plots.require()
         for name, path in (("markdown", self.markdown), ("html", self.html)):
             if path is not None:
                 require_writable(name, path)
         if self.plots is not None:
-            require_writable("plots", self.plots / "plot.png") if self.plots.is_dir() else _require_new(self.plots)
+            require_folder("plots", self.plots)
+
+
+def _drawn(grouped: list[Table], show: bool | None) -> dict[str, plots.Drawn]:
+    found, wanted = {}, plots.every(grouped)
+    with track("plots", len(wanted), show) as advance:
+        for plot in wanted:
+            found[plot.name] = plots.drawn(plot)
+            advance(1, plot.name)
+    return found
 
 
 def summary(console: Console, table: Table) -> None:
@@ -104,7 +113,8 @@ def summary(console: Console, table: Table) -> None:
             numbers.microseconds(step),
             numbers.times(step["relative"] if step else None),
         )
-    console.print(lines)
+    for part in screen.fitting(lines, console):
+        console.print(part)
     told = [sentence(one) for one in headline(comparisons(table))]
     if table.baselines:
         beside = (f"{one.label} {numbers.score(one.score, metric)}" for one in table.baselines)
@@ -112,7 +122,7 @@ def summary(console: Console, table: Table) -> None:
     if table.others:
         told.append(f"{len(table.others)} cells with other settings are in the report")
     for line in told:
-        console.print(Text(line), style="dim", width=min(WIDTH, console.width))
+        console.print(screen.filled([line], console.width), style="dim")
     console.print()
 
 
@@ -123,10 +133,3 @@ def _address(plot: Path, page: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
-
-
-def _require_new(folder: Path) -> None:
-    if folder.exists():
-        raise NotADirectoryError(f"plots={folder} is a file, but must be a folder")
-    if not folder.resolve().parent.is_dir():
-        raise FileNotFoundError(f"plots={folder}: the folder that would hold it does not exist; make it first")

@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal
 
 import torch
 from tyro.conf import Positional, arg
 
 from nystream.cli.bench import numbers
+from nystream.cli.folders import require_folder
+from nystream.cli.options import usual
+from nystream.landmarks import kmeans
+from nystream.models import pretrained
 from nystream.reproduce import store
-from nystream.reproduce.cells import MODELS, Cell, grid
+from nystream.reproduce.cells import FIXED, MODELS, Cell, grid
 from nystream.reproduce.cluster import on_ray
 from nystream.reproduce.job import Job, folder_of_data
 from nystream.reproduce.problems import Problem, problem
@@ -36,59 +39,61 @@ class Reproduce:
     are not run again: a run that was stopped goes on with the same command. `nystream report` makes tables and plots of
     the records.
 
-    Examples: nystream reproduce gtzan --splits 5 --seeds 5 (the paper's protocol);
-    nystream reproduce gtzan --models ny-fix,cony-fix --layers 1 --landmarks 2,4,8,16,32,64 (a curve of its figure)
+    Examples:
+        nystream reproduce gtzan                    # a first look, on a laptop
+        nystream reproduce gtzan --splits 5 --seeds 5      # the paper's protocol
+        nystream reproduce gtzan --models cony-fix --layers 1 --landmarks 2,4,8,16
     """
 
     task: Positional[Literal["gtzan", "thumos14", "electricity"]]
-    """Genres of music, actions in videos, or demand of electricity."""
-    data: Path | None = None
-    """Folder with the data sets; that of the environment variable NYSTREAM_DATA unless told."""
-    models: str = ",".join(SHORT)
+    """gtzan: genres of music; thumos14: actions in videos; electricity: demand, an hour ahead."""
+    data: Annotated[Path | None, usual("$NYSTREAM_DATA", "FOLDER")] = None
+    """Folder with the data sets."""
+    models: Annotated[str, usual("all", "LIST")] = ",".join(SHORT)
     """Models of the table, by the paper's names or as variants (co-fixed-single). att: full attention; co: continual;
     ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual."""
-    layers: str = ""
-    """Numbers of blocks, such as 1,2; those of the paper's table unless told."""
-    landmarks: str = ""
-    """Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures; that of the table unless told."""
-    splits: int = 0
-    """Splits of the data; few unless told, for a laptop. The paper has 5; electricity, cut by time, has 1."""
-    seeds: int = 0
-    """Seeds of every split, trained together; few unless told. The paper has 5."""
-    epochs: int = 0
-    """Passes over the training data, the same for every model; chosen on validation data unless told."""
-    lr: float = 0.0
-    """Learning rate; chosen on validation data unless told."""
-    batch_size: int = 0
-    """Windows, or pieces of streams, an update; as chosen unless told."""
-    pinv: str = "newton"
+    layers: Annotated[str, usual("the table's", "LIST")] = ""
+    """Numbers of blocks, such as 1,2."""
+    landmarks: Annotated[str, usual("the table's", "LIST")] = ""
+    """Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures."""
+    splits: Annotated[int, usual("few, for a laptop", "N")] = 0
+    """Splits of the data. The paper has 5; electricity, cut by time, has 1."""
+    seeds: Annotated[int, usual("few, for a laptop", "N")] = 0
+    """Seeds of every split, trained together. The paper has 5."""
+    epochs: Annotated[int, usual("chosen on validation data", "N")] = 0
+    """Passes over the training data, the same for every model."""
+    lr: Annotated[float, usual("chosen on validation data", "RATE")] = 0.0
+    """Learning rate."""
+    batch_size: Annotated[int, usual("chosen with the rate", "N")] = 0
+    """Windows, or pieces of streams, an update."""
+    pinv: Annotated[str, arg(metavar="LIST")] = "newton"
     """Inverses of Γ for fixed landmarks, one or several: newton (the paper's), exact, ridge, none. Any but newton is
     run for the models with fixed landmarks only."""
-    ridge: str = "0.1"
+    ridge: Annotated[str, arg(metavar="LIST")] = "0.1"
     """λ of the inverse ridge, one or several, such as 0.03,0.1."""
     learned: bool = False
     """Run the models with fixed landmarks only, and train their landmarks on from the cluster centres."""
     distilled: bool = False
     """Run the low-rank models only, and let them learn from one with full attention too."""
-    window: int = 0
-    """Window n; that of the table unless told."""
-    protocol: str = ""
-    """How the data are split: filtered is the fault-filtered split of GTZAN. As in the table unless told."""
-    tokens: str = "paper"
+    window: Annotated[int, usual("the table's", "N")] = 0
+    """Window n."""
+    protocol: Annotated[str, usual("the table's", "NAME")] = ""
+    """How the data are split: filtered is the fault-filtered split of GTZAN."""
+    tokens: Annotated[str, arg(metavar="paper|lags")] = "paper"
     """Tokens of electricity: lags are those that know what a day and a week ago was, and the change as the target."""
-    device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is a GPU."""
-    threads: int = 0
-    """Threads of torch on a CPU; as it chooses unless told."""
-    ray: str | None = None
+    device: Annotated[str, arg(metavar="cpu|cuda|auto")] = "auto"
+    """Where to train; auto is cuda where there is a GPU."""
+    threads: Annotated[int, usual("as torch chooses", "N")] = 0
+    """Threads of torch on a CPU."""
+    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
     """Send the cells to the Ray cluster at this address: auto (the one this machine is part of), HOST:6379,
     ray://HOST:10001, or local to start one here. All machines need nystream, the same folder of data, and a shared
     folder of work."""
-    gpus_per_cell: float = 1.0
+    gpus_per_cell: Annotated[float, arg(metavar="SHARE")] = 1.0
     """How much of a GPU a cell takes on a Ray cluster; 0.25 lets four share one."""
-    results: Path = Path("results")
+    results: Annotated[Path, arg(metavar="FOLDER")] = Path("results")
     """Where the records go, one file a cell."""
-    work: Path = Path("runs")
+    work: Annotated[Path, arg(metavar="FOLDER")] = Path("runs")
     """Where checkpoints and trained models go: what a stopped run goes on from."""
     again: bool = False
     """Score cells again that are done, and replace their records. What was trained is in the folder of work."""
@@ -104,8 +109,12 @@ class Reproduce:
         self.check()
         jobs = self.jobs(show)
         todo = left(jobs, self.results, self.again)
+        if todo:
+            pretrained.require()
+        if any(job.cell.model in FIXED for job in todo):
+            kmeans.require()
         for name in ("results", "work") if todo else ():
-            _require_folder(name, getattr(self, name))
+            require_folder(name, getattr(self, name))
         print(self.heading(jobs, len(jobs) - len(todo)), flush=True)
         baselines(jobs[0], self.results, self.again)
         runner: Runner = one_by_one
@@ -226,16 +235,6 @@ class Reproduce:
                     else [f"--{flag}", str(value)]
                 )
         return shlex.join(words)
-
-
-def _require_folder(name: str, folder: Path) -> None:
-    """Fail before hours of training, not after them, where nothing can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise OSError(f"{name}={folder} is no folder that can be written to: {error.strerror}") from error
 
 
 def _count(number: int, what: str) -> str:

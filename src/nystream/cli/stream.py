@@ -10,13 +10,16 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from nystream.bench.record import require_writable
+from nystream.cli.options import usual
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
 from nystream.data.reader import Policy, reader_from_dict
 from nystream.data.sounds import SoundReader
+from nystream.data.table import counted
+from nystream.data.table_reader import TableReader
 from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
-from nystream.live.run import Keeper, OnError, follow
+from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.session import Session, live_reader
 from nystream.live.sources import Feed, Format, Source, open_source
 
@@ -26,28 +29,33 @@ class Stream:
     """Follow a live source: one line for every token as it comes, forecasts and classes in the units and names of the
     data the model was trained on.
 
-    Examples: nystream stream demand sample --human; tail -f load.csv | nystream stream runs/load - --save-state
-    load.state
+    Examples:
+        nystream stream demand sample --human       # both come with the package
+        nystream stream runs/load load.csv --follow --save-state load.state
+        tail -n +1 -f load.csv | nystream stream runs/load -
     """
 
     model: Annotated[Positional[str], arg(metavar="MODEL")]
     """A run folder, a model folder, or demand: a small model that comes with the package."""
     source: Annotated[Positional[str], arg(metavar="SOURCE")]
-    """- for lines on standard input, mic for the microphone, a file (.jsonl, .csv, .npy, or sound such as .wav), or
-    sample: hours of demand that come with the package."""
+    """- for lines on standard input; a file (.jsonl, .csv, .parquet, .npy, .npz, or sound such as .wav); a folder of
+    feature or audio files, each a stream of its own; mic for the microphone; or sample: hours of demand that come with
+    the package."""
     format: Format = "auto"
-    """Of lines: JSON objects or arrays, or CSV, with a header or numbers alone. auto goes by the first line."""
+    """Of lines: JSON objects or arrays, or CSV, with a header (which a table needs) or numbers alone. auto goes by the
+    first line."""
     json: bool = False
     """JSON lines, as in a pipe."""
     human: bool = False
     """Lines to be read, as on a terminal."""
     latency: bool = False
     """Say how many microseconds the model's step took."""
-    missing: Policy = "fail"
-    """Fields that are empty: fail, as on-error says, fill with the last value, or skip the record."""
-    gaps: Policy | None = None
+    missing: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
+    """Fields that are empty: fail, as on-error says, fill with the last value (before there is one, with what was usual
+    in training; without a target to forecast from, records are left out), or skip the record."""
+    gaps: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Rows that are missing in time: fail (which needs --on-error fail), fill with the last values, or skip: pass over
-    the gap. Unless told, filled where bad records are skipped, since those leave gaps; each such line says so."""
+    the gap. Where training had none, they are filled, since bad records that are skipped leave gaps."""
     on_error: OnError = "skip"
     """A record that cannot be read is reported with its number and skipped, or ends the run with exit code 2."""
     save_state: Path | None = None
@@ -79,10 +87,21 @@ class Stream:
         count = follow(
             session, feed, self.printer(), on_error=self.on_error, limit=self.limit, keeper=keeper, report=say
         )
-        if count.skipped:
-            if not session.tokens and not count.taken:
-                raise ValueError(f"none of the {source.unit}s could be read, of {count.skipped}")
-            say(f"{count.skipped} of {count.skipped + count.taken} {source.unit}s skipped")
+        self.sum_up(count, source, resumed=feed.resumed)
+
+    def sum_up(self, count: Count, source: Source, resumed: bool) -> None:
+        """Say at the end what the answers do not; ValueError where there are none."""
+        every = count.taken + count.skipped
+        name, records = "standard input" if self.source == "-" else self.source, counted(every, source.unit)
+        if not count.answers and not resumed:
+            if count.skipped and count.skipped == every:
+                raise ValueError(f"none of {records} of {name} could be read")
+            raise ValueError(f"{name} has {f'{records}, which bring no token' if every else f'no {source.unit}s'}")
+        for what, some in (("skipped", count.skipped), ("left out", count.left)):
+            if some:
+                say(f"{some:,} of {records} {what}")
+        if resumed and not every:
+            say(f"there is nothing new in {name}")
 
     def check(self) -> None:
         """Refuse what would fail later."""
@@ -93,14 +112,16 @@ class Stream:
             positive_int("limit", self.limit)
         if self.save_state is not None:
             require_writable("save-state", self.save_state)
+            saving.require_free(self.save_state, self.source)
 
-    def gaps_of(self, info: ModelInfo) -> Policy:
+    def gaps_of(self, info: ModelInfo) -> Policy | None:
         """What is done about gaps. Were one refused and the record skipped, all later ones would be after a gap too."""
-        if info.reader is None or info.reader["kind"] != "table":
-            return self.gaps or "fail"
+        reader = None if info.reader is None else reader_from_dict(info.reader)
+        if not isinstance(reader, TableReader) or reader.time is None:
+            return self.gaps
         if self.gaps == "fail" and self.on_error == "skip":
-            raise ValueError("gaps=fail needs on-error=fail: after a gap that is refused, no record could be taken in")
-        return self.gaps or ("fill" if self.on_error == "skip" else "fail")
+            raise ValueError("--gaps fail needs --on-error fail: after a gap that is refused, no record could be taken")
+        return self.gaps or ("fill" if (self.on_error, reader.gaps) == ("skip", "fail") else reader.gaps)
 
     def feed(self, session: Session, source: Source) -> Feed:
         """The records that are to come, and the session where it is to go on."""

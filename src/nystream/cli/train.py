@@ -7,11 +7,12 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.data.open_source import open_source
 from nystream.data.reader import Policy
@@ -19,12 +20,6 @@ from nystream.data.run import CONFIG, PLOTS, Result, free_folder, resolved, trai
 from nystream.data.settings import Settings, TaskName, Variant, read_config
 
 RUNS = Path("runs")
-NOT_STREAMED = (".parquet", ".pq", ".npz")  # nystream stream reads lines, .npy and sound
-
-
-def usual(what: Any, metavar: str | None = None) -> Any:
-    """An option that is not given by default: a config file may have it."""
-    return arg(metavar=metavar, help_behavior_hint=f"(default: {what})")
 
 
 @dataclass
@@ -35,9 +30,11 @@ class Train:
     or files have classes; or a folder of audio files, one subfolder for each class. A run that was stopped goes on with
     the same command.
 
-    Examples: nystream train demand.csv --target total --horizon 24 (forecast a column, 24 rows ahead);
-    nystream train features/ (classes of frames or files); nystream train sounds/ --window 100 (classes of audio files);
-    nystream train --config runs/demand/config.toml --out again (the same run once more)
+    Examples:
+        nystream train demand.csv --target total --horizon 24   # 24 rows ahead
+        nystream train features/                    # classes of frames or files
+        nystream train sounds/ --window 100         # classes of audio files
+        nystream train --config runs/demand/config.toml --out again
     """
 
     source: Annotated[Positional[Path | None], arg(metavar="SOURCE", help_behavior_hint="")] = None
@@ -53,6 +50,10 @@ class Train:
     """Table: how many rows ahead."""
     time: Annotated[str | None, usual("found", "NAME")] = None
     """Table: the column that says when a row was measured; none if there is none."""
+    time_format: Annotated[str | None, usual("found", "FORMAT")] = None
+    """Table: how times are written, such as '%d.%m.%Y %H:%M', iso, or seconds."""
+    decimal: Annotated[str | None, usual("found", ".|,")] = None
+    """Table: what stands before the fraction of a number."""
     columns: Annotated[str | None, usual("all", "NAMES")] = None
     """Table: what to forecast from, beside the targets themselves."""
     categorical: Annotated[str | None, usual("text", "NAMES")] = None
@@ -103,7 +104,10 @@ class Train:
         for note in problem.notes:
             _say(note)
         settings = resolved(self.settings(), problem)
-        out = free_folder(settings, RUNS / _name(settings)) if self.out is None else self.out
+        usual_place = RUNS / _name(settings)
+        out = free_folder(settings, problem, usual_place) if self.out is None else self.out
+        if self.out is None and out != usual_place:
+            _say(f"{usual_place} holds a run of other settings or other data: this one goes to {out}")
         try:
             result = train(settings, problem, out, _say, show)
         except KeyboardInterrupt:
@@ -155,10 +159,4 @@ def _next(result: Result, settings: Settings) -> str:
     """What to type now: the model on something of its source."""
     clips = getattr(result.problem, "clips", None)
     source = settings.source if clips is None else str(Path(settings.source) / clips.clips[0].name)
-    if Path(source).suffix.lower() in NOT_STREAMED:
-        source = "-"
-    words = ["nystream", "stream", str(result.folder), source]
-    for name in ("missing", "gaps"):
-        policy = getattr(settings, name)
-        words += [f"--{name}", policy] if policy != getattr(Settings, name) else []
-    return shlex.join(words)
+    return shlex.join(["nystream", "stream", str(result.folder), source])

@@ -31,6 +31,17 @@ def continual(module: MultiheadAttention | StreamEncoder | StreamModel, warmup: 
     Args:
         module: a MultiheadAttention, a StreamEncoder or a StreamModel; it is shared, not copied.
         warmup: "wait" holds outputs back (None) until the window is full, "now" gives what there is.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=3, landmarks=3
+        ... )
+        >>> net = ns.continual(ns.MultiheadAttention(cfg))
+        >>> [net.forward_step(torch.randn(1, 8)) is None for _ in range(4)]
+        [True, True, False, False]
+        >>> net.delay, net.receptive_field
+        (2, 3)
     """
     try:
         from nystream.compat.co_module import CoContinual
@@ -59,6 +70,18 @@ def from_continual(
             `co.RetroactiveTransformerEncoderLayer`.
         variant, landmarks, stack, attention_dropout, options: as for `from_torch`.
         window: how many tokens n a token attends to; the package's `sequence_len` unless told.
+
+    Example:
+        >>> import continual as co, torch
+        >>> from nystream.compat import from_continual
+        >>> factory = co.TransformerEncoderLayerFactory(
+        ...     d_model=8, nhead=2, dim_feedforward=16, sequence_len=4
+        ... )
+        >>> theirs = co.TransformerEncoder(factory, num_layers=1).eval()
+        >>> ours = from_continual(theirs)
+        >>> x = torch.randn(1, 4, 8)
+        >>> torch.allclose(ours(x)[:, -1], theirs(x.mT)[:, :, -1], atol=1e-5)
+        True
     """
     co = _package()
     kinds = (co.RetroactiveMultiheadAttention, co.SingleOutputMultiheadAttention)
@@ -93,6 +116,17 @@ def to_continual(encoder: StreamEncoder) -> Any:
     It gives the newest row of every full window. Layers between the first and the last, which the package does not
     build, are the package's single-output layers over n rows. The first layer's residual is `AlignedUnity`. In training
     it drops nothing between attention and residual, where our blocks do.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=4)
+        >>> config = ns.EncoderConfig(attention=cfg, norm="post", final_norm=False)
+        >>> ours = ns.StreamEncoder(config).eval()
+        >>> theirs = ns.compat.to_continual(ours)
+        >>> x = torch.randn(1, 9, 8)
+        >>> y, _ = ours.steps(x, ours.init_state(1))
+        >>> torch.allclose(theirs.forward_steps(x.mT).mT, y[:, 3:], atol=1e-5)
+        True
     """
     co = _package()
     _check_expressible(encoder)

@@ -62,6 +62,16 @@ class AttentionConfig:
         sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
         bias: whether the four projections have a bias.
         dropout: dropout of the attention weights in training; only the full variants form such weights.
+
+    Example:
+        >>> import nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=64, num_heads=4, window=100)
+        >>> cfg.head_dim
+        16
+        >>> ns.AttentionConfig("co-cont-single", embed_dim=64, num_heads=4, window=100)
+        Traceback (most recent call last):
+            ...
+        ValueError: landmarks=None, but variant 'co-cont-single' needs 1 <= landmarks <= window
     """
 
     variant: str = "co-fixed-single"

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nystream.config.checks import fields_of, number, positive_int
+from nystream.config.checks import boolean, fields_of, number, positive_int
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,16 @@ class ModelInfo:
         horizon: how many tokens ahead a forecast looks.
         seconds: time between two tokens.
         reader: how records of the user's become tokens, as `nystream.data` wrote it; in what JSON can hold.
+        several: whether several classes can hold at once: each output is then judged by itself (sigmoid), not as a
+            share of one (softmax).
+
+    Example:
+        >>> import nystream as ns
+        >>> info = ns.ModelInfo("forecasting", labels=("total",), units=("MW",), horizon=24)
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> config = ns.ModelConfig(input_dim=5, output_dim=1, attention=attention)
+        >>> ns.StreamModel(config, info).info.units
+        ('MW',)
     """
 
     task: str | None = None
@@ -32,6 +42,7 @@ class ModelInfo:
     horizon: int | None = None
     seconds: float | None = None
     reader: dict[str, Any] | None = None
+    several: bool = False
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels", "units"):
@@ -49,6 +60,7 @@ class ModelInfo:
             number("seconds", self.seconds)
             if not 0 < self.seconds < math.inf:
                 raise ValueError(f"seconds={self.seconds!r} must be greater than 0 and finite")
+        boolean("several", self.several)
         if self.reader is not None:
             try:
                 object.__setattr__(self, "reader", json.loads(json.dumps(self.reader, allow_nan=False)))

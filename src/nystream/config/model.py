@@ -185,6 +185,15 @@ class ModelConfig(EncoderConfig):
         output_dim: width of an output: classes, or quantities to forecast.
         positions: "learned", "sinusoidal" or "none".
         num_positions: how many positions P are recycled; the window n unless told.
+
+    Example:
+        >>> import nystream as ns
+        >>> attention = ns.AttentionConfig(
+        ...     "co-fixed-single", embed_dim=64, num_heads=4, window=100, landmarks=8
+        ... )
+        >>> config = ns.ModelConfig(input_dim=10, output_dim=3, attention=attention, layers=3)
+        >>> [block.variant for block in config.blocks]  # stack="paper"
+        ['co-fixed-retro', 'nystrom-fixed', 'co-fixed-single']
     """
 
     input_dim: int

@@ -1,30 +1,4 @@
-"""Multiply-adds that the library really executes a step, beside what a formula of the paper asks for.
-
-Counted: every matrix product of the attention's `step` on a full window, in the order in which the code takes them, and
-the rescaling of partial sums. With d the width of all h heads, in products:
-
-    full                          2n²d
-    co-full-single                2nd
-    co-full-retro                 6n(d + h)                                           ("recompute": 2n²d)
-    nystrom                       4ndm + hnm² + Γ
-    nystrom-fixed                 4ndm + hnm²
-    co-fixed-single               3dm + hm² + W
-    co-fixed-retro                2dm + hm² + W + ndm
-    co-cont-single, renewing      as co-fixed-single, and nd + Γ + R
-    co-cont-retro, renewing       as co-fixed-retro,  and 2nd + hnm² + Γ + R
-
-    Γ = dm² + 4 i h m³            landmarks against landmarks, and i iterations of Newton–Schulz
-    W = ndm                       "recompute": the window's sums from the rings
-        2m(d + h)                 "partials" and "subtract": the token that enters, and one that is in the window
-    R = 0, n(d + h)               "recompute", "subtract": a new landmark's row over the window
-        (K + 2)⌈N/K⌉(d + h)       "partials": its segments' totals and two segments' suffixes
-
-`co-full-retro` sums a row afresh when its sum has fallen far: 2n(d + h) each, as the data ask for it, and not counted
-here.
-
-Not counted: exponentials, maxima, means, divisions, the multiplication by 1/√d, and moving memory. Nor the projections
-and the feed-forward around the attention: `dense` has those.
-"""
+"""Multiply-adds that the library really executes a step; `executed` says what is counted, and how."""
 
 from typing import NamedTuple
 
@@ -41,6 +15,7 @@ class Executed(NamedTuple):
 
     @property
     def total(self) -> float:
+        """Both."""
         return self.products + self.combines
 
 
@@ -69,7 +44,32 @@ def executed(
     stack: str = "paper",
     pinv_iters: int = 6,
 ) -> Executed:
-    """Multiply-adds of the attention's `step`, one token at a time, on a full window (module docstring).
+    """Multiply-adds of the attention's `step`, one token at a time, on a full window.
+
+    Counted are all its matrix products, in the order in which the code takes them, and the rescaling of partial sums.
+    With d the width of all h heads, in products:
+
+        full                      2n²d
+        co-full-single            2nd
+        co-full-retro             6n(d + h), or 2n²d for "recompute"
+        nystrom                   4ndm + hnm² + Γ
+        nystrom-fixed             4ndm + hnm²
+        co-fixed-single           3dm + hm² + W
+        co-fixed-retro            2dm + hm² + W + ndm
+        co-cont-single, renewing  as co-fixed-single, and nd + Γ + R
+        co-cont-retro, renewing   as co-fixed-retro,  and 2nd + hnm² + Γ + R
+
+        Γ = dm² + 4 i h m³        landmarks against landmarks, i Newton–Schulz iterations
+        W = ndm                   "recompute": the window's sums from the rings
+            2m(d + h)             "partials", "subtract": the token that enters, and one
+                                  that is in the window
+        R = 0                     "recompute"
+            n(d + h)              "subtract": a new landmark's row over the window
+            (K + 2)⌈N/K⌉(d + h)   "partials": its segments' totals, two segments' suffixes
+
+    Not counted are exponentials, maxima, means, divisions, the multiplication by 1/√d and moving memory; the rows that
+    `co-full-retro` sums afresh as the data ask for it, 2n(d + h) each; and the projections and the feed-forward around
+    the attention, which `dense` has.
 
     `d` is the width of all heads, as in `state_bytes`. `form` is how the first block keeps its window, as
     `AttentionConfig.sums` names it; "auto" is what the library picks. The inverse is Newton–Schulz's; what the other
@@ -78,6 +78,13 @@ def executed(
     One block is the very variant named. `stack="paper"`: the first block is retroactive, the middle ones work on n
     fresh rows, the last attends from its newest row over n fresh rows, summing the values under every landmark first
     (2ndm; `flops(corrected=True)` has the cheaper order). `stack="deep"`: every block is single-output.
+
+    Example:
+        >>> import nystream as ns
+        >>> ns.costs.executed("co-fixed-single", 1000, 64, 4, heads=4)
+        Executed(products=1376, combines=2720)
+        >>> ns.costs.executed("co-full-single", 1000, 64).total
+        128000
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     layers, heads = positive_integer("layers", layers), positive_integer("heads", heads)
@@ -105,6 +112,13 @@ def dense(variant: str, n: int, d: int, ff: int, layers: int = 1, *, stack: str 
     A block that is handed one row and returns one costs 4d² + 2 d ff, whatever n is. In a paper stack the first block
     projects one token but returns n rows, and every later block is handed n fresh rows: that, not the attention, is
     most of its price. Plain variants stream in the same way.
+
+    Example:
+        >>> import nystream as ns
+        >>> ns.costs.dense("co-fixed-single", 1000, 64, ff=128, layers=2, stack="deep")
+        65536
+        >>> ns.costs.dense("co-fixed-single", 1000, 64, ff=128, layers=2)
+        32800768
     """
     n, d, _ = check_arguments(variant, n, d, 1)
     ff, layers = positive_integer("ff", ff), positive_integer("layers", layers)

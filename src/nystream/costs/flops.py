@@ -1,20 +1,4 @@
-"""Operations per new token, as the paper's appendix counts them (one multiply-add is one operation).
-
-n is the window, d the width, m the number of landmarks; only the attention itself is counted, without projections.
-
-    full              2n²d + n² + nd + n
-    co-full-single    3nd + 2n
-    co-full-retro     7nd + 4n - 2d - 2
-    nystrom           4ndm + 2nd + n + nm² + 2nm + dm² + 24m³ + 22m² + 2m
-    nystrom-fixed     4ndm + nm² + 2nm + n + m
-    co-fixed-single   7dm + m² + 6m
-    co-fixed-retro    ndm + 6dm + m² + 6m
-    co-cont-single    mix of  ndm + 3nd + n + 9dm + 2d + 24m³ + 22m² + 13m  and co-fixed-single
-    co-cont-retro     mix of  ndm + 8nd + nm² + nm + 11n + 15dm + 2d + 24m³ + 22m² + 22m  and co-fixed-retro
-
-Continual landmarks are renewed at m steps out of n, so their mean cost is the mix
-(m/n) * updated + (1 - m/n) * non-updated, where a step that renews nothing is a step with fixed landmarks.
-"""
+"""Operations per new token, as the paper's appendix counts them; `flops` has the formulas."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -172,7 +156,25 @@ def require_stack(variant: str, stack: str) -> None:
 def flops(
     variant: str, n: int, d: int, m: int | None = None, layers: int = 1, heads: int = 1, *, corrected: bool = False
 ) -> float:
-    """Operations per new token of the attention of `layers` blocks, by the paper's formulas (module docstring).
+    """Operations per new token of the attention of `layers` blocks, as the paper's appendix counts them.
+
+    n is the window, d the width, m the number of landmarks. One multiply-add is one operation; only the attention
+    itself is counted, without projections:
+
+        full              2n²d + n² + nd + n
+        co-full-single    3nd + 2n
+        co-full-retro     7nd + 4n - 2d - 2
+        nystrom           4ndm + 2nd + n + nm² + 2nm + dm² + 24m³ + 22m² + 2m
+        nystrom-fixed     4ndm + nm² + 2nm + n + m
+        co-fixed-single   7dm + m² + 6m
+        co-fixed-retro    ndm + 6dm + m² + 6m
+        co-cont-single    a step that renews a landmark:
+                          ndm + 3nd + n + 9dm + 2d + 24m³ + 22m² + 13m
+        co-cont-retro     a step that renews a landmark:
+                          ndm + 8nd + nm² + nm + 11n + 15dm + 2d + 24m³ + 22m² + 22m
+
+    Continual landmarks are renewed at m steps out of n, and a step that renews nothing is a step with fixed landmarks,
+    so their mean cost is the mix (m/n) · renewing + (1 − m/n) · fixed.
 
     `heads` multiplies the whole formula, so `d` is the width of one head. (The paper's tables use heads=1 and the
     model's whole width for GTZAN and THUMOS14, and 16 times the formula at d=512 for electricity.)
@@ -189,6 +191,13 @@ def flops(
     runs, which in the last block sums the values under every landmark first.
 
     The result is an int, except for co-cont variants, where the mix of the two kinds of steps makes it a float.
+
+    Example:
+        >>> import nystream as ns
+        >>> ns.costs.flops("full", 120, 192), ns.costs.flops("co-fixed-single", 120, 192, 4)
+        (5567160, 5416)
+        >>> ns.costs.flops("co-fixed-single", 12_000, 192, 4)  # no n in it
+        5416
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     layers, heads = positive_integer("layers", layers), positive_integer("heads", heads)

@@ -1,15 +1,4 @@
-"""Numbers held in memory, as the paper's appendix counts them: between two steps (valley) and within one (peak).
-
-    variant            valley                                peak
-    full               3(nd - 1)                             n² + 4nd + 1
-    co-full-single     2(nd - 1)                             2nd + n + 2d
-    co-full-retro      4nd + n - d - 4                       5nd + 2n
-    nystrom            3(nd - 1)                             4nd + 2nm + 2dm + 6m² + m + 1
-    nystrom-fixed      3(nd - 1) + 2dm + m²                  4nd + 2nm + 2dm + 2m² + 1
-    co-cont-single     2nd + 4dm + 2m² - 2                   2nd + nm + n + 4dm + d + 7m² + 4m
-    co-cont-retro      3nd + 2nm + 4dm + 2m² - 2m - 6        4nd + 3nm + 2n + 4dm + 7m² + 4m
-    co-fixed-single    3dm + m² + m                          3dm + d + m² + 2m
-    co-fixed-retro     nm + 3dm + m² + m                     nd + nm + 3dm + m² + 2m
+"""Numbers held in memory, as the paper's appendix counts them; `memory` has the formulas.
 
 What is corrected, and why:
 
@@ -126,10 +115,31 @@ _NEWEST_ROW: Mapping[str, Formula] = {
 
 
 def memory(variant: str, n: int, d: int, m: int | None = None, layers: int = 1, *, corrected: bool = False) -> Memory:
-    """Numbers that the attention of `layers` blocks holds: (valley, peak), by the paper's totals (module docstring).
+    """Numbers that the attention of `layers` blocks holds between two steps (valley) and within one (peak).
 
-    `corrected=True` gives our count of the same algorithm. `m` is not needed by the three variants without
-    landmarks, which ignore it. Stacks are made as in `flops`.
+    By the totals of the paper's appendix, n the window, d the width, m the number of landmarks:
+
+        variant          valley                           peak
+        full             3(nd - 1)                        n² + 4nd + 1
+        co-full-single   2(nd - 1)                        2nd + n + 2d
+        co-full-retro    4nd + n - d - 4                  5nd + 2n
+        nystrom          3(nd - 1)                        4nd + 2nm + 2dm + 6m² + m + 1
+        nystrom-fixed    3(nd - 1) + 2dm + m²             4nd + 2nm + 2dm + 2m² + 1
+        co-cont-single   2nd + 4dm + 2m² - 2              2nd + nm + n + 4dm + d + 7m² + 4m
+        co-cont-retro    3nd + 2nm + 4dm + 2m² - 2m - 6   4nd + 3nm + 2n + 4dm + 7m² + 4m
+        co-fixed-single  3dm + m² + m                     3dm + d + m² + 2m
+        co-fixed-retro   nm + 3dm + m² + m                nd + nm + 3dm + m² + 2m
+
+    `corrected=True` gives our count of the same algorithm: what leaves the window is kept until it does, matrices
+    without their oldest row are counted as such, and totals are the sum of their items. `m` is not needed by the three
+    variants without landmarks, which ignore it. Stacks are made as in `flops`.
+
+    Example:
+        >>> import nystream as ns
+        >>> ns.costs.memory("co-fixed-single", 120, 192, 4)
+        Memory(valley=2324, peak=2520)
+        >>> ns.costs.memory("co-fixed-single", 120, 192, 4, corrected=True)
+        Memory(valley=25648, peak=26040)
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     blocks = [formula(n, d, landmarks) for formula in _blocks(variant, positive_integer("layers", layers), corrected)]

@@ -1,5 +1,19 @@
 """Data of the user's own: from a file or a folder to training data, and from live records to tokens."""
 
+from nystream.data.forecast import Forecast, forecast
 from nystream.data.reader import LiveReader, Reader, RecordError, Token, reader_from_dict
+from nystream.data.table import Table, read_table
 
-__all__ = ["LiveReader", "Reader", "RecordError", "Token", "reader_from_dict"]
+# The function `forecast` hides the module of that name; `from nystream.data.forecast import ...` still finds it.
+
+__all__ = [
+    "Forecast",
+    "LiveReader",
+    "Reader",
+    "RecordError",
+    "Table",
+    "Token",
+    "forecast",
+    "read_table",
+    "reader_from_dict",
+]

@@ -49,9 +49,16 @@ class Clips:
     seconds: float | None = None  # between two tokens
 
     @property
+    def several(self) -> bool:
+        """Whether a frame can have several classes at once, or none."""
+        hot = [clip.y[np.isfinite(clip.y).all(1)] for clip in self.clips if clip.y.ndim == 2]
+        return any((rows.sum(1) != 1).any() for rows in hot)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         frames = sum(len(clip.x) for clip in self.clips)
         per = "a class for every file" if self.labelling == "classification" else "classes of every frame"
+        per += ", several at once or none" * self.several
         files = counted(len(self.clips), "file")
         found = f"{files} of {counted(frames, 'token')} in all; {len(self.classes)} classes, {per}"
         if not self.bad:

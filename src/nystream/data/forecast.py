@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +22,11 @@ from nystream.data.table_schema import find_reader
 from nystream.train import Forecasting, StreamData
 
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
+USES: dict[PartName, str] = {
+    "train": f"first {SHARES[0]:.0%} of the rows, to train on",
+    "valid": f"next {SHARES[1]:.0%} of the rows, to select by",
+    "test": f"last {SHARES[2]:.0%} of the rows, to test with",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +103,49 @@ def forecast(
     horizon: int = 1,
     *,
     time: str | None = None,
+    time_format: str = "",
+    decimal: str = "",
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
     units: Sequence[str] = (),
-    missing: Policy = "fail",
-    gaps: Policy = "fail",
+    missing: Policy | None = None,
+    gaps: Policy | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
-    """Forecasts of the targets `horizon` rows ahead, from all that can be used of a table, or by a reader at hand."""
+    """Forecasts of the targets `horizon` rows ahead, from all that can be used of a table, or by a reader at hand.
+
+    What was found out about the table, and what was left out of it, is in the `notes` of the result.
+
+    Args:
+        table: rows in order of time, as `read_table` gives them.
+        targets: names of the columns that are forecast.
+        horizon: how many rows ahead.
+        time: name of the column of times; found out unless told, "none" where there is none.
+        time_format: how times are written, as for `datetime.strptime`; found out unless told.
+        decimal: what stands before the fraction of a number that is text, "." or ","; found out unless told.
+        columns: what may be used; all of them unless told.
+        categorical: columns of numbers that are categories.
+        units: of the targets, one for each, or one for all of them.
+        missing: an empty field: an error, filled with the column's last value, or a reason to leave out the row; unless
+            told as the reader at hand was trained, or an error.
+        gaps: rows that are missing in time: an error, filled with the last values, or passed over; unless told as for
+            `missing`.
+        reader: that of a trained model, by which the table is then read.
+    """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
-    if reader is None:
-        reader, notes = find_reader(table, targets, time, columns, categorical, train=SHARES[0])
+    if fresh := reader is None:
+        reader, notes = find_reader(
+            table,
+            targets,
+            time,
+            columns,
+            categorical,
+            train=SHARES[0],
+            time_format=time_format,
+            decimal=decimal,
+        )
+        reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
     rows = read_rows(reader, table, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
@@ -121,7 +158,22 @@ def forecast(
         seconds=reader.step,
         reader=reader.to_dict(),
     )
-    return Forecast(reader, rows, horizon, info, (*notes, *rows.notes))
+    problem = Forecast(reader, rows, horizon, info, (*notes, *rows.notes))
+    _refuse_unknown(problem, table.name, USES if fresh else ("all",))
+    return problem
+
+
+def _refuse_unknown(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
+    """Say so where a target is empty in a whole part: there would be nothing to learn or to score."""
+    for part in parts:
+        start, stop = problem.edges(part)
+        unknown = np.isnan(problem.y[start:stop]).all(0)
+        if stop > start and unknown.any():
+            target = problem.reader.targets[int(unknown.argmax())]
+            raise ValueError(
+                f"{name}: the target {target!r} is empty in all of the {USES.get(part, 'rows')}; "
+                f"--missing skip leaves out rows without it"
+            )
 
 
 def _errors(output: NDArray[np.float64], y: NDArray[np.float64], targets: Sequence[str]) -> Scores:

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import fields_of, positive_int
 from nystream.data.clips import UNKNOWN, Bad, Clip, Clips, Labelling, refuse_none
-from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy
+from nystream.data.reader import Policy, Reader, no_gaps
 from nystream.data.settings import TaskName
-from nystream.data.table import empty
+from nystream.data.vectors import VectorReader
 from nystream.progress import track
 
 SUFFIXES = (".npy", ".npz")
@@ -48,9 +48,9 @@ class FramesReader(Reader):
     def names(self) -> tuple[str, ...]:
         return tuple(f"feature {i}" for i in range(self.width))
 
-    def live(self, missing: Policy = "fail", gaps: Policy = "fail") -> LiveFrames:
-        check_policy("gaps", gaps)  # frames have no time, so that no gap can be seen
-        return LiveFrames(self, missing)
+    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> VectorReader:
+        no_gaps(gaps)
+        return VectorReader(self.width, self.names, missing=missing or "fail")
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "width": self.width}
@@ -58,41 +58,6 @@ class FramesReader(Reader):
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> FramesReader:
         return cls(**fields_of(cls, {name: value for name, value in fields.items() if name != "kind"}, "reader"))
-
-
-class LiveFrames(LiveReader):
-    """Reads vectors; a number that is missing is None or NaN."""
-
-    def __init__(self, reader: FramesReader, missing: Policy) -> None:
-        check_policy("missing", missing)
-        self.reader, self.missing = reader, missing
-        self.last = np.zeros(reader.width, np.float32)
-
-    def read(self, record: Any) -> list[Token]:
-        try:
-            x = np.asarray([np.nan if empty(value) else value for value in record], np.float32)
-        except (TypeError, ValueError):
-            raise RecordError("a record must be a list of numbers") from None
-        if x.shape != (self.reader.width,):
-            raise RecordError(f"a record has {list(x.shape)} numbers, but must have [{self.reader.width}]")
-        if np.isinf(x).any():
-            raise RecordError(f"number {int(np.isinf(x).argmax()) + 1} of a record is not finite")
-        lacking = np.isnan(x)
-        if lacking.any() and self.missing == "fail":
-            raise RecordError(f"number {int(lacking.argmax()) + 1} of a record is missing")
-        if lacking.any() and self.missing == "skip":
-            return []
-        self.last = np.where(lacking, self.last, x)
-        return [Token(self.last, filled=tuple(self.reader.names[i] for i in np.flatnonzero(lacking)))]
-
-    def memory(self) -> dict[str, Any]:
-        return {"values": self.last.tolist()}
-
-    def remember(self, memory: dict[str, Any]) -> None:
-        values = np.array(memory["values"], np.float32)
-        if values.shape != self.last.shape:
-            raise ValueError(f"the memory has {list(values.shape)} numbers, but the reader {list(self.last.shape)}")
-        self.last = values
 
 
 class Found(NamedTuple):
@@ -106,12 +71,10 @@ class Found(NamedTuple):
 
 def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = (), show: bool | None = None) -> Clips:
     """The feature files of a folder; those that cannot be used are reported. `classes` are those that are known."""
-    paths = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES and not path.name.endswith(LABELS) and not path.name.startswith(".")
-    )
+    paths = files_of(folder)
     by_name, found, bad, seen = _labels_of_files(folder), list[Found](), list[Bad](), dict[bytes, str]()
+    there = {key for path in paths for key in (path.relative_to(folder).as_posix(), path.name, path.stem)}
+    bad += [Bad(name, "labels.csv has it, but there is no such file") for name in by_name if name not in there]
     with track("reading", len(paths), show) as advance:
         for path in paths:
             name = path.relative_to(folder).as_posix()
@@ -138,6 +101,30 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
     return Clips(folder, clips, names, labelling, FramesReader(width), tuple(bad))
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The feature files of a folder, without those that only have labels."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES and not path.name.endswith(LABELS) and not path.name.startswith(".")
+    )
+
+
+def features(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The array [T, width] of a feature file, and `y` where it is an .npz that has one."""
+    held = _arrays(path)
+    if path.suffix.lower() == ".npy":
+        x, y = held[ALONE], None
+    else:
+        others = [key for key in held if key != "y"]
+        if "x" not in others and len(others) != 1:
+            raise ValueError(f"it has the arrays {', '.join(held) or 'none'}, but needs one named x")
+        x, y = held["x" if "x" in others else others[0]], held.get("y")
+    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
+        raise ValueError(f"{x.dtype} {list(x.shape)}, but must be numbers [T, width]")
+    return x, y
+
+
 def _labels_of_files(folder: Path) -> dict[str, str]:
     path = folder / "labels.csv"
     if not path.is_file():
@@ -146,31 +133,30 @@ def _labels_of_files(folder: Path) -> dict[str, str]:
         rows = list(csv.DictReader(file))
     if not rows or not {"file", "label"} <= set(rows[0]):
         raise ValueError(f"{path} must have the columns file and label, and at least one row")
-    return {row["file"].strip(): (row["label"] or "").strip() for row in rows}
+    found: dict[str, str] = {}
+    for row in rows:
+        name, label = (row["file"] or "").strip(), (row["label"] or "").strip()
+        if found.setdefault(name, label) != label:
+            raise ValueError(f"{path} has two labels for {name!r}: {found[name]!r} and {label!r}")
+    return found
 
 
 def _read(path: Path, name: str, by_name: dict[str, str]) -> Found:
-    held = _arrays(path)
+    x, y = features(path)
     frames, file = None, by_name.get(name) or by_name.get(path.name) or by_name.get(path.stem)
-    if path.suffix.lower() == ".npz":
-        others = [key for key in held if key != "y"]
-        if "x" not in others and len(others) != 1:
-            raise ValueError(f"it has the arrays {', '.join(held) or 'none'}, but needs one named x")
-        x, y = held["x" if "x" in others else others[0]], held.get("y")
-        if y is not None and y.ndim == 0:
-            file = str(y.item())
-        else:
-            frames = y
-    else:
-        x, beside = held[ALONE], path.with_name(path.stem + LABELS)
+    beside = path.with_name(path.stem + LABELS)
+    if path.suffix.lower() == ".npy":
         frames = _arrays(beside)[ALONE] if beside.is_file() else None
+    elif y is not None and y.ndim == 0:
+        file = str(y.item())
+    else:
+        frames = y
     if file is None and not by_name and "/" in name:
         file = name.split("/")[0]
-    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
-        raise ValueError(f"{x.dtype} {list(x.shape)}, but must be numbers [T, width]")
-    x = np.ascontiguousarray(x, np.float32)
+    with np.errstate(over="ignore"):
+        x = np.ascontiguousarray(x, np.float32)
     if not np.isfinite(x).all():
-        raise ValueError("it has numbers that are not finite")
+        raise ValueError("it has numbers that are not finite, or beyond float32")
     if frames is not None and (len(frames) != len(x) or frames.ndim not in (1, 2)):
         raise ValueError(f"its labels are {list(frames.shape)}, but it has {len(x)} frames")
     return Found(name, x, frames, file)

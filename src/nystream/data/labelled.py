@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -55,6 +56,8 @@ class Labelled(Problem):
             }
         found = self.task.scores(output, y)
         named = {"mean average precision": found["map"], "calibrated mean average precision": found["cmap"]}
+        if self.info.several:
+            return named
         known, hot = metrics.known(y), metrics.one_hot(y, self.output_dim)
         right = hot[known].gather(1, output[known].argmax(1, keepdim=True))
         return {**named, "accuracy of frames": float(right.double().mean())}
@@ -72,15 +75,17 @@ class Labelled(Problem):
         return {"most frequent class": self.scores(name, warm, output, y)}
 
 
-def labelled(clips: Clips, background: str = "", seed: int = 0) -> Labelled:
-    """What there is to learn from files with labels."""
+def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | None = None) -> Labelled:
+    """What there is to learn from files with labels; `several`, as in `ModelInfo`, is found from them unless told."""
     if background and background not in clips.classes:
         raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
     if len(clips.classes) < 2:
         raise ValueError(f"{clips.folder} has one class, {clips.classes[0]!r}, but there is nothing to tell apart")
     task: Task = Classification()
+    several = clips.several if several is None else several
     if clips.labelling == "detection":
-        task = Detection(background=clips.classes.index(background) if background else None)
+        kind: Literal["softmax", "sigmoid"] = "sigmoid" if several else "softmax"
+        task = Detection(kind, clips.classes.index(background) if background else None)
     elif background:
         raise ValueError(f"background={background!r} is for labels of frames, but these are labels of files")
     info = ModelInfo(
@@ -89,5 +94,6 @@ def labelled(clips: Clips, background: str = "", seed: int = 0) -> Labelled:
         labels=clips.classes,
         seconds=clips.seconds,
         reader=clips.reader.to_dict(),
+        several=several,
     )
     return Labelled(clips, info, clips.notes, task, seed)

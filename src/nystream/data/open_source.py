@@ -23,7 +23,8 @@ Kind = Literal["table", "frames", "audio"]
 KINDS = {"table": "a table", "frames": "a folder of feature files", "audio": "a folder of audio files"}
 # options that only some sources have
 ONLY: dict[str, tuple[Kind, ...]] = {
-    **dict.fromkeys(("target", "horizon", "time", "columns", "categorical", "units", "missing", "gaps"), ("table",)),
+    **dict.fromkeys(("target", "horizon", "time", "time_format", "decimal"), ("table",)),
+    **dict.fromkeys(("columns", "categorical", "units", "missing", "gaps"), ("table",)),
     **dict.fromkeys(("task", "background"), ("frames",)),
     "seconds": ("audio",),
 }
@@ -55,14 +56,19 @@ def open_source(settings: Settings, show: bool | None = None) -> Problem:
             what = " or ".join(KINDS[one] for one in kinds)
             raise ValueError(f"{name}={getattr(settings, name)!r} is for {what}, but {path} is {KINDS[kind]}")
     if kind == "table":
+        table = read_table(path, show)
+        targets = names_in(settings.target, table.names)
+        units = settings.units
         return forecast(
-            read_table(path),
-            names_in(settings.target),
+            table,
+            targets,
             settings.horizon,
             time=settings.time or None,
-            columns=names_in(settings.columns),
-            categorical=names_in(settings.categorical),
-            units=names_in(settings.units),
+            time_format=settings.time_format,
+            decimal=settings.decimal,
+            columns=names_in(settings.columns, table.names),
+            categorical=names_in(settings.categorical, table.names),
+            units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
             missing=settings.missing,
             gaps=settings.gaps,
         )
@@ -75,8 +81,8 @@ def open_for(
     info: ModelInfo,
     path: Path,
     *,
-    missing: Policy = "fail",
-    gaps: Policy = "fail",
+    missing: Policy | None = None,
+    gaps: Policy | None = None,
     background: str = "",
     seconds: float = Settings.seconds,
     show: bool | None = None,
@@ -89,7 +95,12 @@ def open_for(
         raise ValueError(f"the model reads {KINDS[reader.kind]}, but {path} is {KINDS[kind]}")
     if isinstance(reader, TableReader):
         return forecast(
-            read_table(path), horizon=info.horizon or 1, units=info.units, missing=missing, gaps=gaps, reader=reader
+            read_table(path, show),
+            horizon=info.horizon or 1,
+            units=info.units,
+            missing=missing,
+            gaps=gaps,
+            reader=reader,
         )
     clips = (
         read_sounds(path, seconds, info.labels, show)
@@ -100,4 +111,4 @@ def open_for(
         raise ValueError(
             f"{path} has tokens of {len(clips.reader.names)} numbers, but the model reads {len(reader.names)}"
         )
-    return labelled(clips, background)
+    return labelled(clips, background, several=info.several)

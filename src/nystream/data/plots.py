@@ -14,7 +14,7 @@ from nystream.data.forecast import Forecast, level
 from nystream.data.labelled import Labelled
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
-from nystream.train import metrics
+from nystream.train import Detection, metrics
 
 SHOWN = 168  # rows at the end of the test part
 TARGETS = 4  # of a forecast, at most
@@ -130,9 +130,10 @@ def _named(axis: Any, labels: Sequence[str]) -> None:
 def _precision(figure: Any, result: Result) -> None:
     """The average precision of every class, and that of chance."""
     problem = result.problem
+    assert isinstance(problem.task, Detection)
     y = problem.part("test", result.warm).y
     known, hot = metrics.known(y), metrics.one_hot(y, problem.output_dim)
-    score = result.output.float().softmax(-1)[known]
+    score = problem.task.probabilities(result.output)[known]
     found = metrics.average_precision(score, hot[known]).numpy()
     chance = hot[known].mean(0).numpy()
     places = np.arange(problem.output_dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Literal
 
 from torch import Tensor
@@ -41,6 +42,11 @@ class Problem(ABC):
     @property
     def output_dim(self) -> int:
         return len(self.info.labels)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all tokens and targets."""
+        return self.part("all", 0).fingerprint
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.settings import Settings
+from nystream.data.table import counted
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
 from nystream.train import TrainConfig, fit, fix_landmarks, predict
@@ -57,7 +58,7 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
 def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, show: bool | None = None) -> Result:
     """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was."""
     settings = resolved(settings, problem)
-    check_folder(settings, folder)
+    check_folder(settings, problem, folder)
     device = _device(settings.device)
     config = model_config(settings, problem)
     how, warm = training(settings, problem, config)
@@ -69,7 +70,7 @@ def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, 
     if problem.task.scaled:
         _fit_changes(model, parts["train"].y)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / CONFIG, settings.to_toml())
+    _write(folder / CONFIG, _config(settings, problem))
     began = time.monotonic()
     model = _trained(settings, problem, model.to(device), parts, how, folder / CHECKPOINTS, say, show)
     seconds = time.monotonic() - began
@@ -77,7 +78,7 @@ def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, 
     _gather_metrics(folder)
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
-        output, y = predict(model, parts[name], skip=warm)
+        output, y = predict(model, parts[name], skip=warm, progress=show)
         scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
     tokens = {name: len(parts[name].x) for name in PARTS}
     about = {"task": problem.info.task, "tokens": tokens, "data": parts["train"].fingerprint, "hardware": hardware()}
@@ -86,14 +87,16 @@ def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, 
     return Result(model.cpu(), problem, folder, scores, output, warm, seconds)
 
 
-def evaluate(model: StreamModel, problem: Problem, part: PartName = "all") -> dict[str, Scores]:
+def evaluate(
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False
+) -> dict[str, Scores]:
     """The scores of a model that streams over a source, and those of the baselines."""
     warm = warm_up(model.config, TrainConfig(short=problem.short))
     data = problem.part(part, warm)
     longest = int(data.length.max())
     if longest <= warm:
         raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
-    output, y = predict(model, data, skip=warm)
+    output, y = predict(model, data, skip=warm, progress=show)
     return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
 
 
@@ -136,23 +139,28 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
     return how, warm
 
 
-def check_folder(settings: Settings, folder: Path) -> None:
+def check_folder(settings: Settings, problem: Problem, folder: Path) -> None:
     """Refuse a folder that holds another run, or something else."""
     held = folder / CONFIG
     if held.is_file():
-        if held.read_text(encoding="utf-8") != settings.to_toml():
+        text = held.read_text(encoding="utf-8")
+        if text.partition("\n")[2] != settings.to_toml():
             raise ValueError(f"out={folder} holds a run of other settings (see {held}); give another folder")
+        if text != _config(settings, problem):
+            raise ValueError(
+                f"out={folder} holds a run on other data: {settings.source} has changed since; give another folder"
+            )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"out={folder} is there and holds no run; give another folder")
 
 
-def free_folder(settings: Settings, base: Path) -> Path:
-    """The first of runs/NAME, runs/NAME-2, … that is free or holds a run of the same settings."""
+def free_folder(settings: Settings, problem: Problem, base: Path) -> Path:
+    """The first of runs/NAME, runs/NAME-2, … that is free or holds a run of the same settings on the same data."""
     number = 1
     while True:
         folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:
-            check_folder(settings, folder)
+            check_folder(settings, problem, folder)
         except ValueError:
             number += 1
         else:
@@ -189,14 +197,14 @@ def _trained(
         + f", {settings.landmarks} landmarks" * model.config.blocks[0].low_rank
     )
     say(f"{size}, {sum(x.numel() for x in model.parameters()):,} parameters")
-    say(f"training{', phase 1 of 2' * fixed}: {how.epochs} epochs of {how.steps_per_epoch} updates")
+    say(f"training{', phase 1 of 2' * fixed}: {counted(how.epochs, 'epoch')} of {how.steps_per_epoch} updates")
     fit(model, parts["train"], parts["valid"], how, folder=folder / "phase-1", **options)
     if not fixed:
         return model
     tuning = dataclasses.replace(how, epochs=max(1, how.epochs // 2), lr=how.lr * TUNING_LR)
     blocks = len(model.config.blocks)
     each = f", for each of {blocks} blocks" if blocks > 1 else ""
-    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {tuning.epochs} epochs{each}")
+    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(tuning.epochs, 'epoch')}{each}")
     found: StreamModel = fix_landmarks(
         model, parts["train"], parts["valid"], config=tuning, tokens=TOKENS, folder=folder, **options
     )
@@ -216,6 +224,11 @@ def _fit_changes(model: StreamModel, y: Tensor) -> None:
         means.append(one.mean)
         scales.append(one.scale)
     scaler.set(torch.cat(means), torch.cat(scales))
+
+
+def _config(settings: Settings, problem: Problem) -> str:
+    """The config file of a run; what data it was on is a comment, of no use to other data."""
+    return f"# tokens and targets {problem.fingerprint}\n{settings.to_toml()}"
 
 
 def _gather_metrics(folder: Path) -> None:

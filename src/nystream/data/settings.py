@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import dataclasses
 import json
+import math
 import tomllib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,6 +18,10 @@ from nystream.data.reader import Policy
 
 Variant = Literal["co-fixed", "co-cont", "co-full"]
 TaskName = Literal["auto", "classification", "detection"]
+Names = str | tuple[str, ...]  # with commas between them, or one by one
+
+LISTS = ("target", "columns", "categorical", "units")
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +30,14 @@ class Settings:
 
     Args:
         source: a table (.csv, .parquet), a folder of feature files (.npy, .npz), or a folder of audio for each class.
-        target: columns to forecast, with commas between them.
+        target: columns to forecast: a name, several with commas between them, or a list of names.
         horizon: how many rows ahead.
         time: the column that says when a row was measured; found unless told, "none" for none.
+        time_format: how times are written, as for Python's strptime; found unless told.
+        decimal: what stands before the fraction of a number, "." or ","; found unless told.
         columns: what a token is made of; every column that can be used unless told.
         categorical: columns of numbers that are categories.
-        units: of the targets, with commas between them.
+        units: of the targets, as these are given.
         missing: what is done about an empty field.
         gaps: what is done about rows that are missing in time.
         task: of a folder of feature files; found from its labels unless told.
@@ -48,12 +58,14 @@ class Settings:
     """
 
     source: str = ""
-    target: str = ""
+    target: Names = ""
     horizon: int = 1
     time: str = ""
-    columns: str = ""
-    categorical: str = ""
-    units: str = ""
+    time_format: str = ""
+    decimal: str = ""
+    columns: Names = ""
+    categorical: Names = ""
+    units: Names = ""
     missing: Policy = "fail"
     gaps: Policy = "fail"
     task: TaskName = "auto"
@@ -77,16 +89,20 @@ class Settings:
             raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
         for field in dataclasses.fields(self):
             value, wanted = getattr(self, field.name), type(field.default)
-            if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            if field.name in LISTS and isinstance(value, list | tuple):
+                object.__setattr__(self, field.name, tuple(map(str, value)))
+            elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, field.name, float(value))
             elif type(value) is not wanted:
-                raise TypeError(f"{field.name}={value!r} must be a {wanted.__name__}, not a {type(value).__name__}")
+                given = WORDS.get(type(value), f"a {type(value).__name__}")
+                raise TypeError(f"{field.name}={value!r} must be {WORDS[wanted]}, not {given}")
         for name, choices in (
             ("missing", get_args(Policy)),
             ("gaps", get_args(Policy)),
             ("task", get_args(TaskName)),
             ("variant", get_args(Variant)),
             ("stack", ("deep", "paper")),
+            ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
         for name in ("horizon", "embed_dim", "num_heads", "layers", "epochs", "batch_size"):
@@ -95,8 +111,7 @@ class Settings:
             positive_int("landmarks", self.landmarks)
 
     def to_toml(self) -> str:
-        lines = [f"{name} = {json.dumps(value)}" for name, value in dataclasses.asdict(self).items()]
-        return "\n".join(lines) + "\n"
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in dataclasses.asdict(self).items())
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -109,19 +124,44 @@ def read_config(path: Path) -> dict[str, Any]:
             import yaml
 
             try:
-                held = yaml.safe_load(text)
+                held = _numbers(yaml.safe_load(text))
             except yaml.YAMLError as error:
                 raise ValueError(str(error)) from error
         elif path.suffix.lower() == ".toml":
             held = tomllib.loads(text)
         else:
             raise ValueError("its name must end in .toml, .yaml or .yml")
-        fields = fields_of(Settings, held, "it")
+        return fields_of(Settings, held, "it")
     except ValueError as error:
         raise ValueError(f"config={path} cannot be used: {error}") from error
-    return {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def names_in(text: str) -> tuple[str, ...]:
-    """The names of a list like a,b."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def names_in(given: Names, known: Collection[str] = ()) -> tuple[str, ...]:
+    """The names of a list like a,b; one that is `known` as it is written, or stands in quotes, may have commas."""
+    if isinstance(given, tuple):
+        return given
+    if given in known:
+        return (given,)
+    fields = next(csv.reader([given], skipinitialspace=True), [])
+    return tuple(name.strip() for name in fields if name.strip())
+
+
+def _toml(value: Any) -> str:
+    """A value of a field as TOML has it, which knows no pairs of surrogates and does not spell out infinity."""
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _numbers(held: Any) -> Any:
+    """YAML's text that is a number, where a number is needed: it takes 3e-3 for text, and 3.0e-3 for a number."""
+    if not isinstance(held, dict):
+        return held
+    floats = {field.name for field in dataclasses.fields(Settings) if type(field.default) is float}
+    found = {}
+    for name, value in held.items():
+        if name in floats and isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = float(value)
+        found[name] = value
+    return found

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import fields_of, positive_int
 from nystream.data.clips import Bad, Clip, Clips, refuse_none
-from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy
+from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy, no_gaps
 from nystream.progress import track
 from nystream.tasks.audio import LogMel
 from nystream.tasks.audio.folder import SAMPLE_RATE, read, require
@@ -78,10 +78,9 @@ class SoundReader(Reader):
             mel = self._mel(pieces)  # [T, frames, bands]
             return torch.cat([mel.mean(1), mel.std(1, correction=0)], 1).numpy()
 
-    def live(self, missing: Policy = "fail", gaps: Policy = "fail") -> LiveSound:
-        check_policy("missing", missing)
-        check_policy("gaps", gaps)  # samples have no time, so that no gap can be seen
-        return LiveSound(self, missing)
+    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveSound:
+        no_gaps(gaps)
+        return LiveSound(self, missing or "fail")
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **dataclasses.asdict(self)}
@@ -95,13 +94,16 @@ class LiveSound(LiveReader):
     """Collects samples until a token is complete."""
 
     def __init__(self, reader: SoundReader, missing: Policy) -> None:
+        check_policy("missing", missing)
         self.reader, self.missing = reader, missing
-        self.held = np.zeros(0, np.float32)
+        self.state = np.zeros(0, np.float32)  # samples of the token that is to come
 
     def read(self, record: Any) -> list[Token]:
+        self.note, self.lost = "", 0
         try:
-            samples = np.asarray(record, np.float32)
-        except (TypeError, ValueError):
+            with np.errstate(over="ignore"):
+                samples = np.asarray(record, np.float32)
+        except (TypeError, ValueError, OverflowError):
             raise RecordError("a record must be samples, numbers from -1 to 1") from None
         if samples.ndim != 1:
             raise RecordError(f"a record is {list(samples.shape)}, but must be mono samples [N]")
@@ -109,21 +111,26 @@ class LiveSound(LiveReader):
         if lacking.any() and self.missing == "fail":
             raise RecordError(f"sample {int(lacking.argmax()) + 1} of a record is not finite")
         if lacking.any() and self.missing == "skip":
+            self.note, self.lost = f"{int(lacking.sum())} of its samples are not finite", 1
             return []
         filled = ("samples",) if lacking.any() else ()
-        held = np.concatenate([self.held, np.where(lacking, np.float32(0), samples)])
+        held = np.concatenate([self.state, np.where(lacking, np.float32(0), samples)])
         found = self.reader.tokens(held)
-        self.held = held[len(found) * self.reader.hop :].copy()
+        self.state = held[len(found) * self.reader.hop :].copy()
         return [Token(x, filled=filled) for x in found]
 
     def memory(self) -> dict[str, Any]:
-        return {"samples": self.held.tolist()}
+        return {"samples": self.state.tolist()}
 
     def remember(self, memory: dict[str, Any]) -> None:
         held = np.array(memory["samples"], np.float32)
         if held.ndim != 1 or len(held) >= self.reader.length:
             raise ValueError(f"the memory has {list(held.shape)} samples, but must have less than a token's")
-        self.held = held
+        self.state = held
+
+    def check(self, columns: Sequence[str] | None, width: int) -> None:
+        if columns is not None:
+            raise ValueError("records have names, but the model reads sound: give it a file, mic, or lines of samples")
 
 
 def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show: bool | None = None) -> Clips:
@@ -131,7 +138,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
     require()
     if not seconds > 0:
         raise ValueError(f"seconds={seconds!r} must be greater than 0")
-    paths = sorted(p for p in folder.glob("*/*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    paths = files_of(folder)
     if not paths:
         raise ValueError(f"{folder} has no audio files in subfolders, one for each class")
     reader, clips, bad, seen = SoundReader(), list[Clip](), list[Bad](), dict[bytes, str]()
@@ -156,6 +163,11 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
             advance()
     refuse_none(folder, clips, bad)
     return Clips(folder, tuple(clips), names, "classification", reader, tuple(bad), reader.seconds)
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The audio files in the subfolders of a folder."""
+    return sorted(p for p in folder.glob("*/*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
 
 
 def _samples(path: Path, seconds: float) -> int:

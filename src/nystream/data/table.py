@@ -5,29 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data import clock
+from nystream.data import clock, numbers
+from nystream.data.csv_file import read_csv, separator_of
+from nystream.progress import track
 
 if TYPE_CHECKING:
     import polars as pl
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-SEPARATORS = (",", ";", "\t", "|")
 NOTHING = ("", "na", "n/a", "nan", "nat", "null", "none", "-", "?")  # ways to say that a field is empty
+MANY = 50_000  # rows that take a noticeable time
+NAT = np.iinfo(np.int64).min  # no time, among microseconds
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of named fields. `first_line` is the number of the first row in the file, for messages."""
+    """Rows of named fields.
+
+    Args:
+        name: of the file, for messages.
+        frame: the fields.
+        first_line: the number of the first row in the file.
+        separator: what stands between fields in the file; "" where nothing does.
+        show: a progress bar: True, False, or None for one on a terminal.
+    """
 
     name: str
     frame: pl.DataFrame
     first_line: int = 1
+    separator: str = ""
+    show: bool | None = False
 
     def __len__(self) -> int:
         return self.frame.height
@@ -44,6 +58,10 @@ class Table:
         """A column as Python's own: text, numbers, times; None where a field is empty."""
         return [None if empty(value) else value for value in self._column(name).to_list()]
 
+    def sample(self, name: str, most: int) -> list[Any]:
+        """The first fields of a column that are not empty, as in `values`."""
+        return list(islice((value for value in self._column(name) if not empty(value)), most))
+
     def raw(self, name: str, row: int) -> Any:
         """One field, as it was written."""
         return self._column(name)[row]
@@ -54,23 +72,39 @@ class Table:
             self._numbers[name, decimal] = _as_numbers(self._column(name), decimal)
         return self._numbers[name, decimal]
 
+    def texts(self, name: str) -> pl.Series:
+        """The fields of a column of text that are not empty, without spaces around them."""
+        text = self._column(name).cast(require().String).str.strip_chars()
+        return text.filter(_there(text))
+
     def times(self, name: str, form: str) -> NDArray[Any]:
         """[N] datetime64 in microseconds, NaT where a field is empty."""
         if (name, form) not in self._times:
-            found = []
-            for row, value in enumerate(self.values(name)):
-                try:
-                    found.append(np.datetime64("NaT", "us") if value is None else clock.parse(value, form))
-                except (ValueError, OverflowError) as error:
-                    where = f"{self.name}, {self.line(row)}"
-                    raise ValueError(f"{where}: {name!r} is {value!r}, which is not a time: {error}") from error
-            self._times[name, form] = np.array(found, "datetime64[us]")
+            values = self.values(name)
+            found = np.empty(len(values), np.int64)
+            with track("reading times, rows", len(values), self.show if len(values) > MANY else False) as advance:
+                for start in range(0, len(values), MANY):
+                    some = range(start, min(start + MANY, len(values)))
+                    for row in some:
+                        found[row] = self._time(name, row, values[row], form)
+                    advance(len(some))
+            self._times[name, form] = found.view("datetime64[us]")
         return self._times[name, form]
+
+    def zoned(self, name: str, form: str) -> bool:
+        """Whether the times of a column name a zone: all of them do, or none."""
+        self.times(name, form)
+        return self._zoned.get((name, form), False)
 
     def is_text(self, name: str) -> bool:
         import polars as pl
 
         return self._column(name).dtype in (pl.String, pl.Categorical, pl.Enum)
+
+    def is_truth(self, name: str) -> bool:
+        import polars as pl
+
+        return self._column(name).dtype == pl.Boolean
 
     def is_time(self, name: str) -> bool:
         return self._column(name).dtype.is_temporal()
@@ -78,6 +112,18 @@ class Table:
     def records(self) -> Iterator[dict[str, Any]]:
         """Row after row, as a live source gives them."""
         return self.frame.iter_rows(named=True)
+
+    def _time(self, name: str, row: int, value: Any, form: str) -> int:
+        if value is None:
+            return NAT
+        where = f"{self.name}, {self.line(row)}"
+        try:
+            found, zoned = clock.instant(value, form)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{where}: {name!r} is {value!r}, which is not a time: {error}") from error
+        if self._zoned.setdefault((name, form), zoned) is not zoned:
+            raise ValueError(f"{where}: {name!r} is {value!r}, but times must either all name a zone, or none")
+        return found
 
     def _column(self, name: str) -> pl.Series:
         if name not in self._named:
@@ -93,54 +139,45 @@ class Table:
         return {}
 
     @cached_property
+    def _zoned(self) -> dict[tuple[str, str], bool]:
+        return {}
+
+    @cached_property
     def _named(self) -> dict[str, pl.Series]:
         return {column.name: column for column in self.frame.get_columns()}
 
 
-def read_table(path: str | Path) -> Table:
-    """The table in a CSV file (commas, semicolons, tabs or bars; one line of names) or a Parquet file."""
+def read_table(path: str | Path, show: bool | None = False) -> Table:
+    """The table in a CSV file (commas, semicolons, tabs or bars; one line of names) or a Parquet file.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from nystream.data import read_table
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "load.csv"
+        ...     written = path.write_text("time;load\\n2024-01-01;1,5\\n2024-01-02;-\\n")
+        ...     table = read_table(path)
+        >>> len(table), table.names, table.values("load")
+        (2, ('time', 'load'), ['1,5', None])
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path} must end in one of {', '.join(SUFFIXES)}")
     pl = require()
-    try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            table = Table(path.name, pl.read_parquet(path))
-        else:
-            table = Table(path.name, _read_csv(path), first_line=2)
-    except pl.exceptions.PolarsError as error:
-        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    if path.suffix.lower() in (".parquet", ".pq"):
+        try:
+            table = Table(path.name, pl.read_parquet(path), show=show)
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    else:
+        separator = separator_of(path)
+        table = Table(path.name, read_csv(path, separator), 2, separator, show)
     if not len(table) or not table.names:
         raise ValueError(f"{path} has no rows")
     return table
-
-
-def separator_of(path: Path) -> str:
-    """What stands between the fields of a CSV file: what its first line has the most of."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        first = file.readline()
-    return max(SEPARATORS, key=first.count)
-
-
-def header_of(path: Path, separator: str) -> list[str]:
-    """The names in the first line of a CSV file, which must be names."""
-    import csv
-
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            names = [name.strip() for name in next(csv.reader(file, delimiter=separator), [])]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text in UTF-8: {error}") from error
-    if not any(names):
-        raise ValueError(f"{path} is empty: it needs a first line with the names of its columns")
-    if all(_is_number(name) for name in names):
-        raise ValueError(f"{path} begins with numbers, but its first line must have the names of its columns")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{path} has several columns named {listed(twice)}; each needs a name of its own")
-    return names
 
 
 def empty(value: Any) -> bool:
@@ -170,15 +207,6 @@ def require() -> Any:
     return polars
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
-    separator = separator_of(path)
-    names = header_of(path, separator)
-    # As text: what a column is, the reader decides, by the same rules as for a live record.
-    frame: pl.DataFrame = require().read_csv(path, separator=separator, infer_schema=False)
-    frame.columns = names
-    return frame
-
-
 def _as_numbers(column: pl.Series, decimal: str) -> tuple[NDArray[np.float64], int | None]:
     import polars as pl
 
@@ -187,18 +215,12 @@ def _as_numbers(column: pl.Series, decimal: str) -> tuple[NDArray[np.float64], i
     if column.dtype != pl.String:
         return np.full(len(column), np.nan), 0
     text = column.str.strip_chars()
-    there = ~(text.str.to_lowercase().is_in(NOTHING) | text.is_null())
-    if decimal == ",":
-        # A point would be one of thousands, or a slip; neither is guessed at.
-        text = text.str.replace_all(".", "?", literal=True).str.replace(",", ".", literal=True)
-    found = text.set(~there, None).cast(pl.Float64, strict=False)
+    there = _there(text)
+    found = numbers.values(text.set(~there, None), decimal)
     wrong = (there & found.is_null()).to_numpy()
     return found.fill_null(np.nan).to_numpy(), int(wrong.argmax()) if wrong.any() else None
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
+def _there(text: pl.Series) -> pl.Series:
+    """Which of the fields are not empty."""
+    return ~(text.str.to_lowercase().is_in(NOTHING) | text.is_null())

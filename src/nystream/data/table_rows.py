@@ -8,18 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data import clock
-from nystream.data.reader import Policy, check_policy
-from nystream.data.table import Table, counted, empty, listed
-from nystream.data.table_reader import (
-    GAPS,
-    MISSING,
-    Column,
-    TableReader,
-    category,
-    later,
-    misplaced,
-)
+from nystream.data.live_table import ZONES
+from nystream.data.reader import MISSING, Policy, check_policy
+from nystream.data.table import NAT, Table, counted, empty, listed
+from nystream.data.table_reader import Column, TableReader, category
+from nystream.data.timeline import HINT, Span, judge
 
 SHOWN = 3  # places that an error names
 
@@ -39,40 +32,49 @@ class Plan(NamedTuple):
     """Which rows become tokens, and when they were measured."""
 
     source: list[int]  # -1 for a row of a gap
-    time: list[np.datetime64]
-    gaps: int  # rows that a gap lacks, all gaps together
-    early: int  # rows that were left out: measured before the next one was due
+    time: list[int]  # microseconds
+    passed: int = 0  # rows that gaps lack and that are not filled
+    early: int = 0  # rows that were left out: measured before the next one was due
+    doubted: tuple[int, ...] = ()  # rows that were left out: nothing bears out their time
+    jumps: tuple[str, ...] = ()  # of time, that the rows after them bear out
 
 
-def read_rows(reader: TableReader, table: Table, missing: Policy = "fail", gaps: Policy = "fail") -> Rows:
-    """Every row of the table; ValueError with the first places where something is wrong and the policies forbid it."""
+def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None) -> Rows:
+    """Every row of the table; ValueError with the first places where something is wrong and the policies forbid it.
+
+    The policies are those of training unless told.
+    """
+    missing, gaps = missing or reader.missing, gaps or reader.gaps
     check_policy("missing", missing)
     check_policy("gaps", gaps)
     values = np.column_stack([_values(table, column, reader.decimal) for column in reader.columns])
-    time = None if reader.time is None else table.times(reader.time, reader.form)
-    if time is None:
-        source, early, lacking_rows = np.arange(len(table)), 0, 0
-        stamps = None
-    else:
+    time, stamps, plan = None, None, Plan(list(range(len(table))), [])
+    if reader.time is not None:
+        time = table.times(reader.time, reader.form)
+        if reader.zoned is not None and table.zoned(reader.time, reader.form) is not reader.zoned:
+            raise ValueError(f"{table.name}: times must {ZONES[not reader.zoned]}, as those of training do")
         plan = _plan(reader, table, time, missing, gaps)
-        source, stamps = np.array(plan.source, np.int64), np.array(plan.time, "datetime64[us]")
-        early, lacking_rows = plan.early, plan.gaps
+        stamps = np.array(plan.time, np.int64).view("datetime64[us]")
+    source = np.array(plan.source, np.int64)
     lacking = np.isnan(values)
     untimed = np.zeros(len(table), bool) if time is None else np.isnat(time)
     if missing == "fail":
-        _refuse_empty(reader, table, lacking, untimed, source)
+        _refuse_empty(reader, table, lacking, untimed, np.array(sorted({*plan.source, *plan.doubted}), np.int64))
     used = np.ones(len(source), bool)
     if missing == "skip":
         used = (source < 0) | ~(lacking.any(1) | untimed)[source]
     notes = _notes(reader, lacking[source[source >= 0]], untimed[source[source >= 0]], missing, int((~used).sum()))
-    if lacking_rows:
-        notes.append(f"{counted(lacking_rows, 'missing row')} {'filled' if gaps == 'fill' else 'passed over'}")
-    if early:
-        notes.append(f"{counted(early, 'row')} left out: measured before the next one was due")
+    notes += _notes_of_time(plan)
     source, stamps = source[used], None if stamps is None else stamps[used]
     held = np.where((source >= 0)[:, None], values[source], np.nan)
+    targets = reader.target_places
+    # Before a target is known there is nothing that a change could be added to.
+    begun = np.logical_or.accumulate(~np.isnan(held[:, targets])).all(1)
+    if not begun.all():
+        notes.append(f"{counted(int((~begun).sum()), 'row')} left out: before {listed(reader.targets)} is first known")
     known, whole = ~np.isnan(held), _carried(held, reader.usual)
-    targets, before = reader.target_places, np.concatenate([whole[:1], whole[:-1]])
+    known, whole, source, stamps = known[begun], whole[begun], source[begun], None if stamps is None else stamps[begun]
+    before = np.concatenate([whole[:1], whole[:-1]])
     return Rows(
         reader.encode(whole, before, stamps), stamps, whole[:, targets], known[:, targets], source, tuple(notes)
     )
@@ -96,32 +98,37 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
 
 
 def _plan(reader: TableReader, table: Table, time: NDArray[Any], missing: Policy, gaps: Policy) -> Plan:
-    plan, last = Plan([], [], 0, 0), None
-    between, early, wrong = 0, 0, list[str]()
-    for row, now in enumerate(time):
-        if np.isnat(now):
-            if last is None and missing == "skip":
+    source, stamps, doubted, wrong = list[int](), list[int](), list[int](), list[str]()
+    jumps, span, waiting, passed, early = list[str](), Span(), -1, 0, 0
+    for row, given in enumerate(time.astype(np.int64).tolist()):
+        now = given
+        if now == NAT:
+            if span.last is None and missing == "skip":
                 continue
-            if last is None:
+            if span.last is None:
                 raise ValueError(f"{table.name}, {table.line(row)}: {reader.time!r} is empty, and it is the first row")
-            now = last + reader.delta
-        found = clock.Place(1, True) if last is None else clock.place(last, now, reader.delta)
-        if last is not None and (said := misplaced(last, now, reader.delta, found, gaps)):
-            wrong.append(f"{table.line(row)}: {said}")
-        if found.steps == 0:
+            now = reader.pace.after(span.last, 1)
+        verdict = judge(reader.pace, gaps, span, now)
+        rows = {"gap": -1, "doubted": waiting, "row": row}
+        for what, stamp in verdict.tokens:
+            source.append(rows[what])
+            stamps.append(stamp)
+        if waiting >= 0 and (verdict.tokens or verdict.doubted):
+            if verdict.tokens and verdict.note:
+                jumps.append(verdict.note)
+            else:
+                doubted.append(waiting)
+            waiting = -1
+        if verdict.doubted:
+            waiting = row
+        elif verdict.wrong:
+            wrong.append(f"{table.line(row)}: {verdict.wrong}")
+        elif not verdict.tokens:
             early += 1
-            continue
-        between += found.steps - 1
-        if gaps == "fill" and last is not None and not wrong:
-            for i in range(1, found.steps):
-                plan.source.append(-1)
-                plan.time.append(later(last, now, i, found.steps))
-        plan.source.append(row)
-        plan.time.append(now)
-        last = now
+        passed, span = passed + verdict.passed, verdict.span
     if wrong:
-        raise ValueError(f"{table.name} is not even in time, {_places(wrong)}; {GAPS}")
-    return plan._replace(gaps=between, early=early)
+        raise ValueError(f"{table.name} is not even in time, {_places(wrong)}; {HINT}")
+    return Plan(source, stamps, passed, early, tuple(doubted + [waiting] * (waiting >= 0)), tuple(jumps))
 
 
 def _refuse_empty(
@@ -159,6 +166,21 @@ def _notes(
     if not counts:
         return []
     return [f"{counted(sum(counts.values()), 'missing field')} filled, of {listed(list(counts))}"]
+
+
+def _notes_of_time(plan: Plan) -> list[str]:
+    found = []
+    if filled := plan.source.count(-1):
+        found.append(f"{counted(filled, 'missing row')} filled")
+    if plan.passed:
+        found.append(f"{counted(plan.passed, 'missing row')} passed over")
+    if plan.early:
+        found.append(f"{counted(plan.early, 'row')} left out: measured before the next one was due")
+    if plan.doubted:
+        found.append(f"{counted(len(plan.doubted), 'row')} left out: far from the others in time")
+    if plan.jumps:
+        found.append(f"time has jumped {counted(len(plan.jumps), 'time')}: {_places(plan.jumps)}")
+    return found
 
 
 def _carried(held: NDArray[np.float64], usual: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,56 +1,97 @@
-"""Lines drawn with the dots of braille characters: two by four of them a cell of the terminal."""
+"""Charts of braille dots, two by four of them a cell of the terminal, with letters over them where they must stand out.
+
+The newest value is at the right edge. What tells lines, bars and marks apart is their shape: a terminal may have no
+colours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 BLANK = 0x2800
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by row and column of a cell
+AXIS = 2  # cells between a label and the chart
 
 
-def chart(
-    lines: Sequence[tuple[Sequence[float], str]],
-    width: int,
-    height: int,
-    low: float,
-    high: float,
-    fraction: str = ".0f",
-) -> list[Text]:
-    """`height` lines of text, `width` cells wide, the axis on the left included.
+class Panel:
+    """A chart of `width` by `height` cells, its scale from `low` at the bottom to `high` at the top."""
 
-    Args:
-        lines: values, oldest first, and a style for each; a later line is drawn over an earlier one. What does not fit
-            is left out at the old end.
-        width, height: cells.
-        low, high: values at the bottom and at the top.
-        fraction: how the numbers at the axis are written.
-    """
-    labels = [format(high - (high - low) * row / max(height - 1, 1), fraction) for row in range(height)]
-    margin = max(map(len, labels)) + 2
-    inner = max(width - margin, 1)
-    cells = [[0] * inner for _ in range(height)]
-    styles = [[""] * inner for _ in range(height)]
-    for values, style in lines:
-        shown = values[-2 * inner :]
+    def __init__(self, width: int, height: int, low: float, high: float) -> None:
+        self.width, self.height = width, height
+        self._low, self._high = low, high
+        self._cells = [[0] * width for _ in range(height)]
+        self._letters: dict[tuple[int, int], tuple[str, str]] = {}  # (row, column) of a cell -> letter, style
+        self._styles = [[""] * width for _ in range(height)]
+
+    @property
+    def columns(self) -> int:
+        """How many values it has room for, side by side."""
+        return 2 * self.width
+
+    def dot(self, value: float) -> int:
+        """The row of dots of a value, from the top; what lies outside stays at the edge."""
+        share = min(max((value - self._low) / (self._high - self._low), 0.0), 1.0)
+        return round((1 - share) * (4 * self.height - 1))
+
+    def line(self, values: Sequence[float], end: int, style: str) -> None:
+        """Values, oldest first, the last one in column `end`."""
         before: int | None = None
-        for column, value in enumerate(shown):
-            share = min(max((value - low) / (high - low), 0.0), 1.0)
-            dot = round((1 - share) * (4 * height - 1))
+        for column, value in self._placed(values, end):
+            dot = self.dot(value)
             # Steep parts are joined, so that a line stays a line.
-            reach = range(dot, dot + 1) if before is None else range(min(dot, before), max(dot, before) + 1)
-            for place in reach:
-                row = place // 4
-                cells[row][column // 2] |= DOTS[place % 4][column % 2]
-                styles[row][column // 2] = style
+            self._column(column, dot, dot if before is None else before, style)
             before = dot
-    found = []
-    for row in range(height):
-        labelled = labels[row] if row % 4 == 0 or row == height - 1 else ""
-        line = Text(f"{labelled:>{margin - 2}} ", style="dim")
-        line.append("┤" if labelled else "│", style="dim")
-        for cell, style in zip(cells[row], styles[row], strict=True):
-            line.append(chr(BLANK + cell) if cell else " ", style=style)
-        found.append(line)
+
+    def bars(self, values: Sequence[float], end: int, base: float, style: str) -> None:
+        """Values as bars from `base`, which is a line all along."""
+        floor = self.dot(base)
+        for column in range(self.columns):
+            self._column(column, floor, floor, "dim")
+        for column, value in self._placed(values, end):
+            self._column(column, self.dot(value), floor, style)
+
+    def mark(self, column: int, value: float, letter: str, style: str) -> None:
+        if 0 <= column < self.columns:
+            self._letters[self.dot(value) // 4, column // 2] = letter, style
+
+    def rows(self, labels: Mapping[float, str], margin: int) -> list[Text]:
+        """The lines of text, each `margin` cells wider than the chart: labels, by value, are to its left."""
+        at = {self.dot(value) // 4: text for value, text in labels.items()}
+        found = []
+        for row in range(self.height):
+            label = at.get(row, "")
+            line = Text(f"{label:>{margin - AXIS}} {'┤' if label else '│'}", style="dim")
+            for column, (cell, style) in enumerate(zip(self._cells[row], self._styles[row], strict=True)):
+                letter, own = self._letters.get((row, column), (chr(BLANK + cell) if cell else " ", style))
+                line.append(letter, style=f"not dim {own}" if own != "dim" else own)
+            found.append(line)
+        return found
+
+    def _placed(self, values: Sequence[float], end: int) -> list[tuple[int, float]]:
+        """Those that fit, with their columns."""
+        shown = values[max(len(values) - end - 1, 0) :]
+        return [(end + 1 - len(shown) + place, value) for place, value in enumerate(shown)]
+
+    def _column(self, column: int, one: int, other: int, style: str) -> None:
+        for dot in range(min(one, other), max(one, other) + 1):
+            self._cells[dot // 4][column // 2] |= DOTS[dot % 4][column % 2]
+            self._styles[dot // 4][column // 2] = style
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers within the bounds, at most so many of them but two at least."""
+    whole = 10.0 ** math.floor(math.log10(high - low))
+    for step in (whole * share for share in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)):
+        found = [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        if len(found) <= max(most, 2):
+            break
     return found
+
+
+def round_up(value: float) -> float:
+    """To a number of one digit or two: 1, 1.5, 2, 3, 5, 7 or 10 times a power of ten."""
+    whole = 10.0 ** math.floor(math.log10(value))
+    return next(whole * share for share in (1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0) if value <= whole * share * (1 + 1e-9))

@@ -8,8 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nystream.demo.models import WINDOW, Trained
+from nystream.demo.models import WINDOW
+from nystream.models import StreamModel
 from nystream.stream import StreamPool
+from nystream.tasks.electricity import Forecast
+
+WEEK = 168  # hours
 
 
 class Hour(NamedTuple):
@@ -21,17 +25,21 @@ class Hour(NamedTuple):
     before: float  # the last total that was known: what persistence forecasts
     microseconds: float  # of the step
 
+    @property
+    def missed(self) -> float:
+        """Forecast minus truth, as a share of the truth."""
+        return (self.forecast - self.truth) / self.truth
+
 
 class Stream:
-    """The held-out hours through the model with fixed landmarks, one push an hour."""
+    """The held-out hours through a model, one push an hour."""
 
-    def __init__(self, trained: Trained, weeks: int) -> None:
-        problem = trained.problem
+    def __init__(self, problem: Forecast, model: StreamModel, weeks: int) -> None:
         self.problem = problem
-        self.pool = StreamPool(trained.models["co-fixed-single"])
+        self.pool = StreamPool(model)
         self.sid = self.pool.open()
         self.start = problem.edges[1]
-        self.count = min(weeks * 168, len(problem.x) - self.start)
+        self.count = min(weeks * WEEK, len(problem.x) - self.start)
         tokens = problem.x.numpy()
         for row in range(self.start - WINDOW + 1, self.start):  # the stream has been running for a while
             self.pool.push(self.sid, tokens[row])
@@ -57,29 +65,29 @@ class Stream:
 
 
 class Tally:
-    """Errors so far, in units of the deviation of the total, and how long the steps took."""
+    """How far off the forecasts were so far, and how long the steps took."""
 
-    def __init__(self, deviation: float) -> None:
-        self.deviation = deviation
+    def __init__(self) -> None:
         self.hours: list[Hour] = []
-        self._squares = [0.0, 0.0]
-        self._share = 0.0
+        self.widest = 0.0  # the largest error, as a share of the truth
+        self._missed = self._still = self._share = 0.0
 
     def add(self, hour: Hour) -> None:
         self.hours.append(hour)
-        for place, guess in enumerate((hour.forecast, hour.before)):
-            self._squares[place] += ((guess - hour.truth) / self.deviation) ** 2
-        self._share += abs(hour.forecast - hour.truth) / hour.truth
+        self.widest = max(self.widest, abs(hour.missed))
+        self._missed += abs(hour.forecast - hour.truth)
+        self._still += abs(hour.before - hour.truth)
+        self._share += abs(hour.missed)
 
     @property
-    def mse(self) -> float:
-        """Of the model."""
-        return self._squares[0] / max(len(self.hours), 1)
+    def error(self) -> float:
+        """Mean error, megawatts."""
+        return self._missed / max(len(self.hours), 1)
 
     @property
     def persistence(self) -> float:
-        """Of saying that nothing changes."""
-        return self._squares[1] / max(len(self.hours), 1)
+        """Mean error of saying that nothing changes, megawatts."""
+        return self._still / max(len(self.hours), 1)
 
     @property
     def share(self) -> float:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from nystream.config import AttentionConfig, ModelConfig, ModelInfo
 from nystream.models import StreamModel
+from nystream.progress import naming
 from nystream.tasks import electricity
 from nystream.tasks.electricity import Forecast
-from nystream.train import Forecasting, TrainConfig, evaluate, fit, train_two_phase
+from nystream.train import Forecasting, TrainConfig, evaluate, fit, fix_landmarks
 
 WINDOW, EMBED_DIM, NUM_HEADS, LANDMARKS = 64, 64, 4, 4
 BUDGET = TrainConfig(epochs=15, steps_per_epoch=40, batch_size=8, lr=3e-3, piece=256)
-
-
-class Trained(NamedTuple):
-    """What was learned, by variant; `full` has the weights of `co-full-single`, and computes the same."""
-
-    problem: Forecast
-    models: dict[str, StreamModel]
 
 
 def load() -> Forecast:
@@ -29,30 +24,35 @@ def load() -> Forecast:
     return electricity.forecast(electricity.sample(), tokens="lags", target="change")
 
 
-def train(problem: Forecast, show: bool | None = None, budget: TrainConfig = BUDGET) -> Trained:
-    """Full attention in one phase, then continual landmarks and from them fixed ones."""
+def train(
+    problem: Forecast, show: bool | None = None, budget: TrainConfig = BUDGET
+) -> Iterator[tuple[str, StreamModel]]:
+    """Full attention in one phase, then continual landmarks and from them fixed ones: each as it has learned.
+
+    `full` has the weights of `co-full-single`, and computes the same.
+    """
     # Fixed landmarks share out among two phases what full attention has in one.
     tuning = dataclasses.replace(budget, epochs=budget.epochs // 3, lr=budget.lr / 3)
     first = dataclasses.replace(budget, epochs=budget.epochs - tuning.epochs)
     train, valid, _ = problem.parts
-    task = Forecasting()
+    options: dict[str, Any] = {"task": Forecasting(), "progress": show}
     full = _build("co-full-single", problem, budget.seed)
-    fit(full, train, valid, budget, task=task, progress=show)
+    with naming("full attention"):
+        fit(full, train, valid, budget, **options)
+    yield "full", full.convert(variant="full")
+    yield "co-full-single", full
     means = _build("co-cont-single", problem, budget.seed)
-    fixed = train_two_phase(
-        means, train, valid, task=task, config=first, fine_tune=tuning, tokens=10_000, progress=show
-    )
-    found = {"full": full.convert(variant="full"), "co-full-single": full, "co-cont-single": means}
-    return Trained(problem, {**found, "co-fixed-single": fixed})
+    with naming("continual landmarks"):
+        fit(means, train, valid, first, **options)
+    yield "co-cont-single", means
+    with naming("fixed landmarks"):
+        fixed = fix_landmarks(means, train, valid, config=tuning, tokens=10_000, **options)
+    yield "co-fixed-single", fixed
 
 
-def errors(trained: Trained) -> dict[str, dict[str, float]]:
-    """Test errors of every model, streaming, in units of the total's deviation."""
-    task, skip = Forecasting(), WINDOW - 1
-    return {
-        variant: trained.problem.in_totals(evaluate(model, trained.problem.test, task, skip=skip))
-        for variant, model in trained.models.items()
-    }
+def errors(problem: Forecast, model: StreamModel) -> dict[str, float]:
+    """Test errors of a model, streaming, in units of the total's deviation."""
+    return problem.in_totals(evaluate(model, problem.test, Forecasting(), skip=WINDOW - 1))
 
 
 def _build(variant: str, problem: Forecast, seed: int) -> StreamModel:

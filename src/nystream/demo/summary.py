@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nystream import costs
-from nystream.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW, Trained, errors
+from nystream.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW, errors
+from nystream.models import StreamModel
+from nystream.progress import naming, track
+from nystream.reproduce.report.document import MISSING
 from nystream.reproduce.steps import time_pushes
+from nystream.stream import StreamPool
+from nystream.tasks.electricity import Forecast
 from nystream.tasks.electricity.baselines import persistence, ridge
 
 NAMES = {
@@ -16,30 +21,86 @@ NAMES = {
     "co-cont-single": "low-rank, continual landmarks",
     "co-fixed-single": "low-rank, fixed landmarks",
 }
+TOKENS = 4 * WINDOW * EMBED_DIM  # bytes of a window of tokens, as the block sees them
+
+
+class Cost(NamedTuple):
+    """What a step needs, of the model as it ran."""
+
+    operations: float  # multiply-adds of the attention
+    microseconds: float  # of the whole model
+    bytes: int  # of one stream
 
 
 class Line(NamedTuple):
-    """A row of the table; the costs are None for what is no Transformer."""
+    """A row of the table; no Transformer, or none that was timed, has no cost."""
 
     name: str
-    mse: float
-    mae: float
-    operations: float | None = None
-    microseconds: float | None = None
-    bytes: int | None = None
+    mse: float  # in units of the variance of the total
+    gigawatts: float  # mean error
+    cost: Cost | None = None
+    variant: str = ""
+
+    def cells(self, missing: str = MISSING) -> tuple[str, ...]:
+        """The numbers, as they are printed."""
+        found = (f"{1e3 * self.mse:.3f}", f"{self.gigawatts:.3f}")
+        if self.cost is None:
+            return (*found, missing, missing, missing)
+        operations, microseconds, held = self.cost
+        digits = 1 if microseconds < 100 else 0
+        return (*found, f"{operations:,.0f}", f"{microseconds:,.{digits}f}", f"{held / 1e3:,.0f} kB")
 
 
-def summarise(trained: Trained, rounds: int = 40, show: bool | None = None) -> list[Line]:
-    """Every model and every baseline, scored on all of the held-out hours; steps measured side by side."""
-    found: Mapping[str, Mapping[str, float]] = errors(trained)
-    pushes = time_pushes(trained.models, rounds, show)
+def scored(problem: Forecast, learned: Mapping[str, StreamModel], show: bool | None = None) -> list[Line]:
+    """Every model that has learned, and the baselines, on the held-out hours."""
+
+    def scores() -> Iterator[tuple[str, Mapping[str, float], str]]:
+        for variant, model in learned.items():
+            yield NAMES[variant], errors(problem, model), variant
+        for baseline in (persistence, ridge):
+            one = baseline(problem, skip=WINDOW - 1)
+            yield one.name, one.scores, ""
+
     lines = []
-    for variant, name in NAMES.items():
-        times, pool = pushes[variant]
-        head = EMBED_DIM // NUM_HEADS
-        operations = costs.flops(variant, WINDOW, head, LANDMARKS, 1, NUM_HEADS, corrected=True)
-        score = found[variant]
-        lines.append(Line(name, score["mse"], score["mae"], operations, times.median * 1e6, pool.bytes_per_stream))
-    for baseline in (persistence(trained.problem, WINDOW - 1), ridge(trained.problem, skip=WINDOW - 1)):
-        lines.append(Line(baseline.name, baseline.scores["mse"], baseline.scores["mae"]))
+    with track("scoring the models", len(learned) + 2, show) as advance:
+        for name, found, variant in scores():
+            lines.append(Line(name, found["mse"], found["mae"] * problem.deviation / 1e3, variant=variant))
+            advance(1, name)
     return lines
+
+
+def timed(
+    lines: Sequence[Line], learned: Mapping[str, StreamModel], rounds: int = 40, show: bool | None = None
+) -> list[Line]:
+    """The lines with what a step of each model costs, all measured side by side."""
+    with naming("timing the models"):
+        pushes = time_pushes(learned, rounds, show)
+
+    def cost(variant: str) -> Cost | None:
+        if variant not in pushes:
+            return None
+        times, pool = pushes[variant]
+        return Cost(_operations(variant, learned[variant], pool), times.median * 1e6, pool.bytes_per_stream)
+
+    return [line._replace(cost=cost(line.variant)) for line in lines]
+
+
+def notes(problem: Forecast, lines: Sequence[Line]) -> tuple[str, ...]:
+    """What the columns are, in sentences; of those that have numbers."""
+    hours = len(problem.test.x) - (WINDOW - 1)
+    said = (
+        f"Errors: of {hours:,} held-out hours, each forecast an hour before; the first {WINDOW - 1}, which fill the "
+        "window, are left out. mse is in units of the variance of the total in training.",
+        "Multiply-adds: of attention, a step, as `nystream.costs.executed` counts them. µs: a step of the whole model, "
+        "median, one thread. Memory: of one stream.",
+        "The recomputed window runs in torch, the others in compiled kernels. It keeps queries, keys and values beside "
+        f"its tokens, which spares it their projections; the tokens alone would be {TOKENS / 1e3:.0f} kB.",
+    )
+    return said if any(line.cost for line in lines) else said[:1]
+
+
+def _operations(variant: str, model: StreamModel, pool: StreamPool) -> float:
+    # Compiled kernels keep partial sums whatever the window; torch keeps what the model's config says.
+    form = "partials" if pool.backend == "numba" else model.config.blocks[0].form
+    low_rank = model.config.blocks[0].low_rank
+    return costs.executed(variant, WINDOW, EMBED_DIM, LANDMARKS if low_rank else None, 1, NUM_HEADS, form=form).total

@@ -75,7 +75,7 @@ def collect(
     reservoir = Reservoir(size, encoder.config.embed_dim, accumulator(weight.dtype), for_sample)
     draw = np.random.default_rng(for_offsets)
     width = model.config.input_dim if isinstance(model, StreamModel) else encoder.config.embed_dim
-    with track(f"tokens of block {layer}, batches", _length(batches), progress) as advance:
+    with track(f"reading batches, block {layer}", _length(batches), progress) as advance:
         for number, batch in enumerate(batches):
             name = f"x of batches[{number}]"
             x = _floats(name, batch, weight.dtype)

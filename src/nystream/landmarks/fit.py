@@ -33,14 +33,24 @@ Method = Literal["qk", "x"]
 
 
 class LandmarkReport(NamedTuple):
-    """What `fit_landmarks` did. Inertias are shares of a head's variance: 0 where every token is a landmark."""
+    """What `fit_landmarks` did.
+
+    Attributes:
+        layer: the block.
+        method: how its landmarks were found.
+        tokens_seen: how many tokens the batches held.
+        tokens_used: how many of them were clustered.
+        q_inertia: [H] the share of the variance of each head's queries that the landmarks leave; 0 where every token is
+            a landmark.
+        k_inertia: [H] that of its keys.
+    """
 
     layer: int
     method: str
     tokens_seen: int
     tokens_used: int
-    q_inertia: tuple[float, ...]  # [H]
-    k_inertia: tuple[float, ...]  # [H]
+    q_inertia: tuple[float, ...]
+    k_inertia: tuple[float, ...]
 
 
 class Heads(NamedTuple):
@@ -88,6 +98,17 @@ def fit_landmarks(
 
     Returns:
         How many tokens were seen and used, and how much of the variance of each head the landmarks leave.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> attention = ns.AttentionConfig(
+        ...     "co-fixed-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=1, attention=attention))
+        >>> report = ns.fit_landmarks(model, [torch.randn(4, 50, 5), torch.randn(4, 50, 5)])
+        >>> report.tokens_seen, len(report.q_inertia)
+        (400, 2)
+        >>> y, state = model.step(torch.randn(1, 5), model.init_state(1))  # now it can stream
     """
     _check_numbers(tokens, layer, seed, n_init, offset)
     if hasattr(batches, "batches") and hasattr(model, "config"):
@@ -139,7 +160,7 @@ def _cluster_qk(
     both = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
     states = seed.generate_state(len(both)).tolist()
     jobs = [partial(job, *one, state) for one, state in zip(both, states, strict=True)]
-    with track(f"m-means of block {layer}, heads of Q and K", len(jobs), progress) as advance:
+    with track(f"clustering queries and keys, block {layer}", len(jobs), progress) as advance:
         found = kmeans.at_once(jobs, advance)
     centres = np.stack([clusters.centres for clusters in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
     return centres, [clusters.inertia for clusters in found]
@@ -156,7 +177,7 @@ def _cluster_x(
     """Centres [2, H, m, D] of X as queries and as keys, and the inertia that its clusters have in each head."""
     cfg = attention.config
     state = int(seed.generate_state(1)[0])
-    with track(f"m-means of block {layer}, inputs", 1, progress) as advance:
+    with track(f"clustering inputs, block {layer}", 1, progress) as advance:
         whole = partial(kmeans.m_means, x, cfg.m, state, n_init, f"block {layer}, X")
         (clusters,) = kmeans.at_once([whole], advance)
 
@@ -167,7 +188,7 @@ def _cluster_x(
         return centres, kmeans.share(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
 
     jobs = [partial(job, heads, head) for heads, _ in _both(attention) for head in range(cfg.num_heads)]
-    with track(f"centres of block {layer}, heads of Q and K", len(jobs), progress) as advance:
+    with track(f"projecting centres, block {layer}", len(jobs), progress) as advance:
         found = kmeans.at_once(jobs, advance)
     centres = np.stack([c for c, _ in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
     return centres, [inertia for _, inertia in found]

@@ -44,9 +44,10 @@ class MultiheadAttention(nn.Module):
 
     Example:
         >>> import torch, nystream as ns
-        >>> attn = ns.MultiheadAttention(
-        ...     ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
+        >>> cfg = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
         ... )
+        >>> attn = ns.MultiheadAttention(cfg)
         >>> x = torch.randn(1, 6, 8)
         >>> state = attn.init_state(1)
         >>> for t in range(6):

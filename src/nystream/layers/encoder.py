@@ -53,6 +53,16 @@ class StreamEncoder(nn.Module):
 
     Returns the newest rows where the last block does ([B, r, E]; a step's output is shaped as its input), and all n
     rows of the window, oldest first, for the plain variants.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> cfg = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
+        >>> encoder = ns.StreamEncoder(ns.EncoderConfig(attention=cfg, layers=2, stack="deep"))
+        >>> y, state = encoder.steps(torch.randn(1, 20, 8), encoder.init_state(1))
+        >>> y.shape, encoder.receptive_field
+        (torch.Size([1, 20, 8]), 13)
     """
 
     blocks: Sequence[EncoderBlock]  # a ModuleList

@@ -19,8 +19,8 @@ WIDE = 10  # characters of a value
 
 
 class Printer(Protocol):
-    def write(self, answer: Answer, record: int) -> None:
-        """An answer to a token that came from item `record` of the source."""
+    def write(self, answer: Answer, record: int, file: str = "") -> None:
+        """An answer to a token that came from item `record` of the source, or of a file of it."""
         ...
 
 
@@ -29,14 +29,14 @@ class JsonLines:
 
     def __init__(self, file: TextIO, latency: bool = False) -> None:
         self._file, self._latency = file, latency
-        self._ascii = not str(file.encoding).lower().startswith("utf")
+        ascii_only = not str(file.encoding).lower().startswith("utf")
+        self._encode = json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False).encode
 
-    def write(self, answer: Answer, record: int) -> None:
-        said = answer.to_dict()
-        line = {"token": said.pop("token"), "record": record, **said}
+    def write(self, answer: Answer, record: int, file: str = "") -> None:
+        line = answer.to_dict(**({"file": file} if file else {}), record=record)
         if self._latency:
             line["microseconds"] = round(answer.microseconds, 1)
-        self._file.write(json.dumps(line, ensure_ascii=self._ascii, allow_nan=False) + "\n")
+        self._file.write(self._encode(line) + "\n")
         self._file.flush()
 
 
@@ -52,8 +52,8 @@ class HumanLines:
         if isinstance(file, io.TextIOWrapper) and not file.encoding.lower().startswith("utf"):
             file.reconfigure(errors="replace")
 
-    def write(self, answer: Answer, record: int) -> None:
-        text = line_of(answer, self._latency)
+    def write(self, answer: Answer, record: int, file: str = "") -> None:
+        text = line_of(answer, self._latency, file)
         if self._console is None:
             self._file.write(text.plain + "\n")
         else:
@@ -61,13 +61,13 @@ class HumanLines:
         self._file.flush()
 
 
-def line_of(answer: Answer, latency: bool = False) -> Text:
-    """A token's number, its time, what the model says, and what was filled."""
+def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
+    """A token's number, its file and its time, what the model says, and what was filled."""
     from rich.text import Text
 
     text = Text(f"{answer.token:>7}  ", style="")
-    if answer.time is not None:
-        text.append(f"{_spaced(answer.time)}  ", style="dim")
+    for said in (file, answer.time and _spaced(answer.time, answer.zoned)):
+        text.append(f"{said}  " if said else "", style="dim")
     for place, (name, value, unit) in enumerate(_said(answer)):
         text.append(f"{name} ")
         text.append(f"{value:>{WIDE if answer.kind != 'probabilities' else 0}}", style="" if place else "bold")
@@ -76,7 +76,9 @@ def line_of(answer: Answer, latency: bool = False) -> Text:
     if answer.kind != "probabilities" and hidden > 0:
         text.append(f"and {hidden} more  ", style="dim")
     if answer.time_ahead is not None:
-        text.append(f"for {_spaced(answer.time_ahead)}  ", style="dim")
+        text.append(f"for {_spaced(answer.time_ahead, answer.zoned)}  ", style="dim")
+    elif answer.rows_ahead is not None:
+        text.append(f"{answer.rows_ahead} {'row' if answer.rows_ahead == 1 else 'rows'} ahead  ", style="dim")
     if latency:
         text.append(f"{answer.microseconds:,.1f} µs  ", style="dim")
     if answer.gap:
@@ -103,10 +105,10 @@ def _said(answer: Answer) -> list[tuple[str, str, str]]:
 def short(value: Any) -> str:
     """Five digits or so, no exponent where it can be helped."""
     size = abs(float(value))
-    if 1e5 <= size < 1e12:
+    if 1e5 <= size < 1e15:
         return f"{value:,.0f}"
     return f"{value:.5g}"
 
 
-def _spaced(time: np.datetime64) -> str:
-    return clock(time).replace("T", " ")
+def _spaced(time: np.datetime64, zoned: bool) -> str:
+    return clock(time, zoned).replace("T", " ")

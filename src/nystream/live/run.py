@@ -13,6 +13,7 @@ from nystream.data.reader import RecordError
 from nystream.live import saving
 from nystream.live.interrupts import Interrupts
 from nystream.live.output import Printer
+from nystream.live.reports import Reports
 from nystream.live.saving import Position
 from nystream.live.session import Session
 from nystream.live.sources import Feed, Item
@@ -27,7 +28,9 @@ class Count:
     """What became of the records."""
 
     taken: int = 0
-    skipped: int = 0
+    skipped: int = 0  # since they could not be read
+    left: int = 0  # of those that were taken, how many were left out
+    answers: int = 0
 
 
 def follow(
@@ -43,28 +46,52 @@ def follow(
     """Take in record after record until the source ends, or `limit` records were taken.
 
     A record that cannot be read is reported and skipped, or ends the run with a ValueError; the session is as if it had
-    not come. One that its reader leaves out, as it was asked to, is reported too. What was answered is written out
-    before it is saved, so that after a kill nothing is missing from the output: the answers since the last save are
-    given again.
+    not come. One that its reader leaves out is reported too. A source whose every record would be refused ends the run
+    at once. What was answered is written out before it is saved, so that after a kill nothing is missing from the
+    output: the answers since the last save are given again.
     """
-    count, unit = Count(), feed.source.unit
+    count, reports, unit, file = Count(), Reports(report), feed.source.unit, None
+    begun = feed.source.file  # where a session goes on
     with Interrupts() as interrupts, _kept(keeper, interrupts):
         for item in feed:
             with interrupts.held():
+                if item.file != file:
+                    if item.file != begun:
+                        session.restart()
+                    _check(session, feed)
+                    begun = file = item.file
                 try:
-                    if not _take(session, item, printer) and not session.gathers:
-                        report(f"{unit} {item.number} left out, as asked")
-                    count.taken += 1
+                    answers = _take(session, item, printer, count)
                 except RecordError as error:
                     if on_error == "fail":
-                        raise ValueError(f"{unit} {item.number}: {error}") from error
-                    report(f"{unit} {item.number} skipped: {error}")
+                        raise ValueError(f"{_name(unit, item)}: {error}") from error
+                    reports.tell("skipped", f"{_name(unit, item)} skipped: {error}")
                     count.skipped += 1
+                    feed.leave()
+                else:
+                    if session.note:
+                        what = " left out" if session.lost and not answers else ""
+                        reports.tell(what, f"{_name(unit, item)}{what}: {session.note}")
                 if keeper is not None:
                     keeper.settle(feed.position)
             if count.taken == limit:
                 break
     return count
+
+
+def _name(unit: str, item: Item) -> str:
+    return f"{unit} {item.number} of {item.file}" if item.file else f"{unit} {item.number}"
+
+
+def _check(session: Session, feed: Feed) -> None:
+    """Refuse a source that the model cannot read, rather than its records one by one."""
+    shape = feed.source.shape()
+    if shape is not None:
+        name = "standard input" if feed.source.name == "-" else feed.source.name
+        try:
+            session.reader.check(*shape)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
 
 
 class Keeper:
@@ -81,12 +108,13 @@ class Keeper:
         self.path, self.session, self.every = path, session, every
         self._position, self._settled = position, session.tokens  # after the last record that was answered
         self._saved: tuple[Position, int] | None = None
-        self._next, self._when = session.tokens + every, time.monotonic()
+        self._last, self._when = session.tokens, time.monotonic()  # of the last save
 
     def settle(self, position: Position) -> None:
         """A record was answered, or skipped, and the answer is out."""
         self._position, self._settled = position, self.session.tokens
-        if self._settled >= self._next or time.monotonic() - self._when >= SECONDS:
+        # A new stream begins to count again.
+        if abs(self._settled - self._last) >= self.every or time.monotonic() - self._when >= SECONDS:
             self.save()
 
     def save(self) -> None:
@@ -96,16 +124,19 @@ class Keeper:
             return
         saving.save(self.path, self.session, self._position)
         self._saved = now
-        self._next, self._when = self._settled + self.every, time.monotonic()
+        self._last, self._when = self._settled, time.monotonic()
 
 
-def _take(session: Session, item: Item, printer: Printer) -> int:
-    """How many answers an item brought."""
+def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
+    """Answer one item; how many answers it brought."""
     if item.error is not None:
         raise item.error
     answers = session.take(item.record)
     for answer in answers:
-        printer.write(answer, item.number)
+        printer.write(answer, item.number, item.file)
+    count.taken += 1
+    count.left += session.lost
+    count.answers += len(answers)
     return len(answers)
 
 

@@ -5,7 +5,6 @@ The file is safetensors: a snapshot of the stream as one array of bytes, the res
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import zlib
@@ -17,7 +16,9 @@ import numpy as np
 from nystream import state as states
 from nystream.live.session import Session
 
-FORMAT = "nystream-session-1"
+FORMAT = "nystream-session-2"
+FORMATS = "nystream-session-"  # of all versions
+LARGEST = 1 << 24  # bytes of a header
 
 
 class Position(NamedTuple):
@@ -54,7 +55,7 @@ def dump(session: Session, position: Position) -> bytes:
     state, memory = session.snapshot()
     said = {
         "format": FORMAT,
-        "reader": _reader(session),
+        "info": json.dumps(session.model.info.to_dict(), sort_keys=True),
         "memory": json.dumps(memory),
         "position": json.dumps(position._asdict()),
     }
@@ -72,12 +73,16 @@ def restore(blob: bytes, session: Session) -> Position:
     except (safetensors.SafetensorError, ValueError) as error:
         raise ValueError(f"it cannot be read as safetensors: {error}") from error
     if said.get("format") != FORMAT:
-        raise ValueError("it is not a saved session; --save-state writes them")
+        other = str(said.get("format", "")).startswith(FORMATS)
+        raise ValueError(
+            "it was saved by another version of nystream"
+            if other
+            else "it is not a saved session; --save-state writes them"
+        )
     given = said.pop("checksum", None)
     if set(tensors) != {"stream"} or given != _checksum(tensors["stream"], said):
         raise ValueError("its contents are not those that were saved; the file is damaged")
-    if said["reader"] != _reader(session):
-        raise ValueError("it was saved with a model that reads records in another way")
+    _check_info(json.loads(said["info"]), session)
     position = Position(**json.loads(said["position"]))
     session.restore(tensors["stream"].tobytes(), json.loads(said["memory"]))
     return position
@@ -88,9 +93,32 @@ def same_file(one: Path | None, other: Path | None) -> bool:
     return one is not None and other is not None and os.path.abspath(one) == os.path.abspath(other)
 
 
-def _reader(session: Session) -> str:
-    """A fingerprint of how records are read."""
-    return hashlib.sha256(json.dumps(session.model.info.reader, sort_keys=True).encode()).hexdigest()
+def require_free(path: Path, source: str) -> None:
+    """Refuse to write a session over anything but a session, or over what is being read."""
+    if os.path.exists(source) and path.exists() and os.path.samefile(source, path):
+        raise ValueError(f"save-state={path} is the source itself, which would be lost; give another file")
+    if path.exists() and path.stat().st_size and not is_session(path):
+        raise ValueError(f"save-state={path} is there and is no saved session; it would be lost, so give another file")
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file was written by `save`, whole or damaged, by whatever version."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(size) if size <= LARGEST else b""
+    try:
+        said = json.loads(header)["__metadata__"]["format"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(said, str) and said.startswith(FORMATS)
+
+
+def _check_info(theirs: dict[str, Any], session: Session) -> None:
+    """Refuse a session of a model that reads or answers in other words."""
+    ours = json.loads(json.dumps(session.model.info.to_dict()))
+    names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
+    if names:
+        raise ValueError(f"it was saved with a model of another {' and '.join(names)}")
 
 
 def _checksum(stream: Any, said: dict[str, str]) -> str:

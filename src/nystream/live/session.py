@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nystream.data.reader import LiveReader, Policy, RecordError, Token, reader_from_dict
+from nystream.data.reader import LiveReader, Policy, RecordError, Token, no_gaps, reader_from_dict
+from nystream.data.vectors import VectorReader
 from nystream.live.answers import Answer, Interpreter
-from nystream.live.vectors import VectorReader
 from nystream.models import StreamModel
 from nystream.stream import StreamPool
 
@@ -28,11 +28,14 @@ class Session:
     Example:
         >>> import nystream as ns
         >>> from nystream.live import Session
-        >>> attention = ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
+        >>> attention = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
         >>> info = ns.ModelInfo(inputs=("a", "b"), labels=("sum",))
-        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=2, output_dim=1, attention=attention), info).eval()
-        >>> session = Session(model)
-        >>> [answer.token for record in ([1, 2], {"b": 4, "a": 3}) for answer in session.take(record)]
+        >>> config = ns.ModelConfig(input_dim=2, output_dim=1, attention=attention)
+        >>> session = Session(ns.StreamModel(config, info))
+        >>> records = [1, 2], {"b": 4, "a": 3}
+        >>> [answer.token for record in records for answer in session.take(record)]
         [1, 2]
     """
 
@@ -41,11 +44,10 @@ class Session:
         self.reader = live_reader(model) if reader is None else reader
         self._pool = StreamPool(model, capacity=1, backend=backend)
         self._stream = self._pool.open()
-        self._interpreter = Interpreter(model.info, model.config.output_dim)
+        self._interpreter = Interpreter(model.info, model.config.output_dim, self.reader.ahead, self.reader.zoned)
+        self._fresh = self.reader.state
         self._together = model.config.update_size
         self._dtype = next(model.parameters()).dtype
-        # Whether a token may be made of several records, as of chunks of sound.
-        self.gathers = model.info.reader is not None and model.info.reader["kind"] == "audio"
         self._tokens = 0
         self._whole = True  # False where a record was broken off half-way
 
@@ -64,22 +66,47 @@ class Session:
         """That of the pool."""
         return self._pool.backend
 
+    @property
+    def note(self) -> str:
+        """What there is to say of the last record: why it was left out, how its time has jumped."""
+        return self.reader.note
+
+    @property
+    def lost(self) -> int:
+        """How many records the last one has left out for good: itself, or one that waited for it."""
+        return self.reader.lost
+
     def take(self, record: Any) -> list[Answer]:
-        """The answers to a record: none where its reader skips it, several where it fills a gap.
+        """The answers to a record: none where its reader leaves it out, several where it fills a gap.
 
         RecordError where it cannot be taken, and the session is as it was.
         """
-        before = self.reader.memory()
+        before = self.reader.state
         self._whole = False
         try:
             groups = self._groups(self.reader.read(record))
+            if len(groups) > 1:  # a bad one by itself is refused by the pool, which is then as it was
+                self._refuse([x for _, x in groups])
         except Exception:
-            self.reader.remember(before)
+            self.reader.state = before
             self._whole = True
             raise
-        answers = [answer for group in groups for answer in self._push(*group)]
+        try:
+            answers = [answer for group in groups for answer in self._push(*group)]
+        except ValueError:
+            if len(groups) > 1:
+                raise
+            self.reader.state = before
+            self._whole = True
+            self._refuse([groups[0][1]])
+            raise
         self._whole = True
         return answers
+
+    def restart(self) -> None:
+        """Begin another stream: nothing of what was taken in is left."""
+        self._pool.reset(self._stream)
+        self.reader.state, self._tokens, self._whole = self._fresh, 0, True
 
     def snapshot(self) -> tuple[bytes, dict[str, Any]]:
         """The stream's state and the reader's memory, for `restore`."""
@@ -89,18 +116,18 @@ class Session:
 
     def restore(self, state: bytes, memory: dict[str, Any]) -> None:
         """Go on from a snapshot, of this model; of another it is refused, and the session is as it was."""
-        stream, before = self._pool.restore(state), self.reader.memory()
+        stream, before = self._pool.restore(state), self.reader.state
         try:
             self.reader.remember(memory)
         except (KeyError, TypeError, ValueError) as error:
             self._pool.close(stream)
-            self.reader.remember(before)
+            self.reader.state = before
             raise ValueError(f"the reader's memory is not one of this reader: {error!r}") from error
         self._pool.close(self._stream)
         self._stream, self._tokens, self._whole = stream, self._pool.time(stream), True
 
     def _groups(self, tokens: Sequence[Token]) -> list[tuple[list[Token], NDArray[Any]]]:
-        """Tokens that are pushed together, with what is pushed: all of it checked, so that no push fails half-way."""
+        """Tokens that are pushed together, with what is pushed."""
         if not tokens:
             return []
         r, width = self._together, self.model.config.input_dim
@@ -109,13 +136,21 @@ class Session:
         for token in tokens:
             if token.x.shape != (width,):
                 raise RecordError(f"a token {list(token.x.shape)}, but the model takes [{width}]")
-        with np.errstate(over="ignore"):
-            x = np.stack([token.x for token in tokens], dtype=np.float32)  # [tokens, input_dim]
-        # A model of half precision holds less than float32 does.
-        held = np.isfinite(x).all() and (self._dtype == torch.float32 or _finite_in(x, self._dtype))
-        if not held:
-            raise RecordError(f"a value is NaN, Inf or beyond {str(self._dtype).removeprefix('torch.')}")
+        x = tokens[0].x[None] if len(tokens) == 1 else np.stack([token.x for token in tokens])  # [tokens, input_dim]
+        if x.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                x = x.astype(np.float32)
         return [(list(tokens[at : at + r]), x[at] if r == 1 else x[at : at + r]) for at in range(0, len(tokens), r)]
+
+    def _refuse(self, pushes: Sequence[NDArray[Any]]) -> None:
+        """Refuse, before any is taken in, what the pool would refuse."""
+        x = np.concatenate([one.reshape(-1, self.model.config.input_dim) for one in pushes])
+        # A model of half precision holds less than float32 does.
+        lost = ~torch.from_numpy(x).to(self._dtype).isfinite().all(0).numpy()
+        if lost.any():
+            place = int(lost.argmax())
+            name = self.model.info.inputs[place] if self.model.info.inputs else f"number {place + 1}"
+            raise RecordError(f"{name!r} is NaN, Inf or beyond {str(self._dtype).removeprefix('torch.')}")
 
     def _push(self, tokens: list[Token], x: NDArray[Any]) -> list[Answer]:
         """Of tokens that arrive together; x is [input_dim], or [r, input_dim]."""
@@ -127,16 +162,26 @@ class Session:
         return [self._interpreter.answer(first + place, token, y[place], took) for place, token in enumerate(tokens)]
 
 
-def _finite_in(x: NDArray[Any], dtype: torch.dtype) -> bool:
-    return bool(torch.from_numpy(x).to(dtype).isfinite().all())
+def live_reader(model: StreamModel, missing: Policy | None = None, gaps: Policy | None = None) -> LiveReader:
+    """What reads the records of a model: the reader it was trained with, or one of plain vectors if there was none.
 
-
-def live_reader(model: StreamModel, missing: Policy = "fail", gaps: Policy = "fail") -> LiveReader:
-    """What reads the records of a model: the reader it was trained with, or one of plain vectors if there was none."""
+    Example:
+        >>> import nystream as ns
+        >>> from nystream.live import Session, live_reader
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> info = ns.ModelInfo(inputs=("a", "b"))
+        >>> config = ns.ModelConfig(input_dim=2, output_dim=1, attention=attention)
+        >>> model = ns.StreamModel(config, info)
+        >>> session = Session(model, live_reader(model, missing="fill"))
+        >>> [answer.filled for answer in session.take({"a": 1.0, "b": 2.0})]
+        [()]
+        >>> [answer.filled for answer in session.take({"a": 1.5})]
+        [('b',)]
+    """
     if model.info.reader is None:
-        if gaps != "fail":
-            raise ValueError(f"gaps={gaps!r}: the model's records have no time, so gaps in it cannot be seen")
-        return VectorReader(model.config, model.info, missing)
+        no_gaps(gaps)
+        config = model.config
+        return VectorReader(config.input_dim, model.info.inputs, config.update_size, missing or "fail")
     reader = reader_from_dict(model.info.reader)
     if len(reader.names) != model.config.input_dim:
         raise ValueError(

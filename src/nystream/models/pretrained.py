@@ -35,11 +35,12 @@ else:
                 super().__init_subclass__()
 
             def save_pretrained(self, save_directory, **options):
-                raise ModuleNotFoundError("save_pretrained needs huggingface-hub: pip install huggingface-hub")
+                raise ModuleNotFoundError(NEEDED, name="huggingface_hub")
 
             push_to_hub = save_pretrained
 
 
+NEEDED = "save_pretrained needs huggingface-hub: pip install huggingface-hub"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = 1
 DOWNLOAD = ("revision", "token", "cache_dir", "force_download", "local_files_only")
@@ -64,6 +65,14 @@ y, state = model.step(x, state)  # x [1, input_dim]
 """
 
 
+def require() -> None:
+    """Refuse early where a model could not be saved, before it is trained."""
+    try:
+        from huggingface_hub import PyTorchModelHubMixin  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(NEEDED, name="huggingface_hub") from error
+
+
 class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
     """`save_pretrained`, `from_pretrained` and `push_to_hub` of a model with a `config` and an `info`."""
 
@@ -76,6 +85,17 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
         Args:
             save_directory: the folder, made if need be. A model that is there is replaced, and stays if writing fails.
             options: of huggingface-hub's `save_pretrained`, as `push_to_hub` and `repo_id`.
+
+        Example:
+            >>> import tempfile, nystream as ns
+            >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+            >>> config = ns.ModelConfig(input_dim=5, output_dim=1, attention=cfg)
+            >>> model = ns.StreamModel(config, ns.ModelInfo(labels=("load",), units=("MW",)))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = model.save_pretrained(folder)
+            ...     again = ns.StreamModel.from_pretrained(folder)
+            >>> again.info.units
+            ('MW',)
         """
         path = Path(save_directory) / CONFIG
         before = path.read_bytes() if path.is_file() else None

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from nystream.progress import track
+from nystream.progress import naming, track
 from nystream.reproduce import store
 from nystream.reproduce.job import Job, run_baseline, wanted_baseline
 from nystream.reproduce.store import Record
@@ -71,7 +71,9 @@ def _written(outcome: Outcome, results: Path) -> Outcome:
 def one_by_one(jobs: Sequence[Job]) -> Outcomes:
     """In this process."""
     for job in jobs:
-        yield job, attempt(job)
+        with naming(job.name):
+            outcome = attempt(job)
+        yield job, outcome
 
 
 def attempt(job: Job) -> Outcome:

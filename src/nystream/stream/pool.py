@@ -38,7 +38,9 @@ class StreamPool:
 
     Example:
         >>> import numpy as np, nystream as ns
-        >>> attention = ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
+        >>> attention = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
         >>> model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=3, attention=attention))
         >>> pool = ns.StreamPool(model)
         >>> a, b = pool.open(), pool.open()

@@ -114,6 +114,7 @@ class Case:
 
 
 def check_step_is_reference(case: Case) -> None:
+    """`step` gives what the reference gives, where there is one."""
     if case.reference is None:
         return
     outputs, _ = case.stream(case.x, case.module.init_state(case.x.shape[0]))
@@ -354,6 +355,11 @@ def check_stream_module(
         tolerance: largest error, relative to the largest output; by dtype unless told.
         reference: a stream [B, T, width] to all its outputs; known for `MultiheadAttention`.
         gradients: whether gradients are checked too.
+
+    Example:
+        >>> import nystream as ns
+        >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> ns.testing.check_stream_module(ns.MultiheadAttention(cfg))
     """
     case = prepared(module, input_dim, tokens, seed, tolerance, reference)
     for check in CHECKS:

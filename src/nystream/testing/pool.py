@@ -279,6 +279,12 @@ def check_stream_pool(
         tolerance: largest error, relative to the largest output; by dtype unless told.
         tokens: length of the streams that are tried; a bit more than three windows unless told.
         seed: of those streams.
+
+    Example:
+        >>> import nystream as ns
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=3, attention=attention))
+        >>> ns.testing.check_stream_pool(model, backend="torch")
     """
     model = copy.deepcopy(model).eval()
     wrapped = PoolModule(model, StreamPool(model, 4, backend))

@@ -27,6 +27,12 @@ class WindowData:
     Args:
         x: [N, T, input_dim], oldest first, T at most the model's window (any T for deep stacks).
         y: [N, ...]: classes, or numbers.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> tracks = ns.train.WindowData(torch.randn(10, 120, 128), torch.randint(5, (10,)))
+        >>> len(tracks), tracks.input_dim, len(tracks.subset([0, 3]))
+        (10, 128, 2)
     """
 
     def __init__(self, x: Any, y: Any) -> None:
@@ -70,6 +76,14 @@ class StreamData:
     Args:
         x: the streams, each [T, input_dim].
         y: their targets, each [T, ...].
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> videos = [torch.randn(300, 16), torch.randn(500, 16)]
+        >>> actions = [torch.randint(4, (300,)), torch.randint(4, (500,))]
+        >>> data = ns.train.StreamData(videos, actions)
+        >>> len(data), data.length.tolist(), data.input_dim
+        (2, [300, 500], 16)
     """
 
     def __init__(self, x: Sequence[Any], y: Sequence[Any]) -> None:

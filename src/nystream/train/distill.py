@@ -28,6 +28,15 @@ def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0
     Own classes [N] become zeros and ones, NaN where they are not known; floats [N, C] stay. The teacher has nothing to
     say, NaN, on the first `skip` tokens of a stream (`FitResult.skip` of a teacher that was not trained for its start),
     and on the last ones that do not fill a group of its `update_size`. Numbers are in the user's units, as targets are.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> config = ns.ModelConfig(input_dim=3, output_dim=4, attention=attention)
+        >>> teacher = ns.StreamModel(config)
+        >>> data = ns.train.WindowData(torch.randn(10, 6, 3), torch.randint(4, (10,)))
+        >>> ns.train.distilled(data, teacher).y.shape  # own classes, and what the teacher says
+        torch.Size([10, 2, 4])
     """
     if not isinstance(data, WindowData | StreamData):
         raise TypeError(f"data is a {type(data).__name__}, but must be WindowData or StreamData")
@@ -69,6 +78,19 @@ class Distillation:
     only one of the two targets learns from that one, at its share; some tokens must have one of their own.
 
     Scores are those of the task inside, by the data's own targets: validation data may be plain or distilled.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> from nystream.train import Classification, Distillation, TrainConfig, distilled, fit
+        >>> data = ns.train.WindowData(torch.randn(32, 6, 3), torch.randint(4, (32,)))
+        >>> def model(variant):
+        ...     cfg = ns.AttentionConfig(variant, embed_dim=8, num_heads=2, window=6, landmarks=2)
+        ...     return ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=4, attention=cfg))
+        >>> teacher, student = model("co-full-single"), model("co-cont-single")
+        >>> task, config = Distillation(Classification(), share=0.5), TrainConfig(epochs=1)
+        >>> result = fit(student, distilled(data, teacher), config=config, task=task)
+        >>> list(ns.train.evaluate(student, data, task))  # by the data's own classes
+        ['accuracy', 'loss']
     """
 
     task: Classification | Detection | Forecasting

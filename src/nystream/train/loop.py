@@ -58,12 +58,19 @@ class Engine(Protocol):
 
 @dataclass
 class FitResult:
-    """What came of a training run: the best validation scores and their epoch (from 1), a line for every epoch."""
+    """What came of a training run.
+
+    Attributes:
+        best: the best validation scores.
+        best_epoch: their epoch, from 1.
+        history: a line for every epoch.
+        skip: tokens at the start of every stream that were not scored.
+    """
 
     best: dict[str, float]
     best_epoch: int
     history: list[Line]
-    skip: int  # tokens at the start of every stream that were not scored
+    skip: int
 
 
 @dataclass
@@ -108,6 +115,17 @@ def fit(
         progress: whether a bar is shown; where standard error is a terminal unless told.
 
     Under torchrun every process takes its share of each batch.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> from nystream.train import Classification, TrainConfig, WindowData, fit
+        >>> x = torch.randn(64, 6, 3)
+        >>> data = WindowData(x, x.mean(1).argmax(-1))  # which column is the largest
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=3, attention=attention))
+        >>> result = fit(model, data, data, TrainConfig(epochs=2), task=Classification())
+        >>> sorted(result.best), len(result.history)
+        (['accuracy', 'loss'], 2)
     """
     config = config or TrainConfig()
     checks.model("model", model)

@@ -187,6 +187,18 @@ def fit_many(
         seeds: of the order of the data and the offsets, one a model; `config.seed` and those after it unless told.
         folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; a run there goes on.
         about, tensorboard, progress: as in `fit`.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> from nystream.train import Classification, TrainConfig, WindowData, fit_many
+        >>> x = torch.randn(64, 6, 3)
+        >>> data = WindowData(x, x.mean(1).argmax(-1))
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> config = ns.ModelConfig(input_dim=3, output_dim=3, attention=attention)
+        >>> models = [ns.StreamModel(config) for _ in range(5)]
+        >>> results = fit_many(models, data, data, TrainConfig(epochs=2), task=Classification())
+        >>> len(results)
+        5
     """
     config = config or TrainConfig()
     models = _models(models, config)

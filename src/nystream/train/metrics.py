@@ -7,7 +7,14 @@ from torch import Tensor
 
 
 def accuracy(output: Tensor, y: Tensor) -> float:
-    """Share of the known classes y [N] that have the largest of the outputs [N, C]."""
+    """Share of the known classes y [N] that have the largest of the outputs [N, C].
+
+    Example:
+        >>> import torch
+        >>> from nystream.train.metrics import accuracy
+        >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 1.0], [5.0, 0.0]]), torch.tensor([0, 0, -1]))
+        0.5
+    """
     known = y >= 0
     return float((output.argmax(-1) == y)[known].double().mean())
 
@@ -18,6 +25,14 @@ def average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> T
     Precision is TP / (TP + FP) among the frames that score as high or higher; calibrated it is TP / (TP + FP / w), with
     w the class's negatives for each positive, so that chance gives about a half however rare the class is. Frames of
     equal score count together, in whatever order they come. NaN where a class does not occur or a score is NaN.
+
+    Example:
+        >>> import torch
+        >>> from nystream.train.metrics import average_precision
+        >>> score = torch.tensor([[0.9], [0.8], [0.7], [0.1]])
+        >>> hot = torch.tensor([[1], [0], [1], [0]])  # precision 1 at the first, 2/3 at the third
+        >>> round(float(average_precision(score, hot)), 4)
+        0.8333
     """
     if score.dim() != 2 or score.shape != hot.shape:
         raise ValueError(f"score is {list(score.shape)} and hot {list(hot.shape)}, but both must be [N, C]")

@@ -7,37 +7,64 @@ from torch import Tensor
 
 from nystream.layers.modes import evaluating
 from nystream.models import StreamModel
+from nystream.progress import Advance, track
 from nystream.train import checks
 from nystream.train.data import PIECE, Data, WindowData
 from nystream.train.tasks import Task
 
 
-def predict(model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0) -> tuple[Tensor, Tensor]:
+def predict(
+    model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0, progress: bool | None = False
+) -> tuple[Tensor, Tensor]:
     """Streaming outputs and their targets, on the CPU: [N, output_dim] and [N, ...].
 
     Of windows, the output after the last token of each; of streams, that of every token but the first `skip` ones,
-    streams in order.
+    streams in order. `progress`: True for a bar, None for one on a terminal.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=2, attention=attention))
+        >>> streams = [torch.randn(20, 3), torch.randn(30, 3)]
+        >>> data = ns.train.StreamData(streams, [stream[:, :2] for stream in streams])
+        >>> output, target = ns.train.predict(model, data, skip=5)
+        >>> output.shape, target.shape
+        (torch.Size([40, 2]), torch.Size([40, 2]))
     """
     _check_skip(skip)
-    with evaluating(model):
-        if isinstance(data, WindowData):
-            outputs = [_last(model, x).cpu() for x in data.x.split(batch_size)]
+    if isinstance(data, WindowData):
+        with evaluating(model), track("scoring, windows", len(data), progress) as advance:
+            outputs = []
+            for x in data.x.split(batch_size):
+                outputs.append(_last(model, x).cpu())
+                advance(len(x))
             return torch.cat(outputs), data.y.cpu()
-        held: dict[int, Tensor] = {}
-        by_length = data.length.argsort(descending=True)  # streams of about one length together
-        for some in by_length.split(batch_size):
+    held: dict[int, Tensor] = {}
+    groups = data.length.argsort(descending=True).split(batch_size)  # streams of about one length together
+    total = sum(int(_whole(data.length[some], model.config.update_size).max()) for some in groups)
+    with evaluating(model), track("scoring, tokens", total, progress) as advance:
+        for some in groups:
             x = torch.nn.utils.rnn.pad_sequence([data.stream(i)[0] for i in some.tolist()], batch_first=True)
             lengths = _whole(data.length[some], model.config.update_size)
-            for i, length, y in zip(some.tolist(), lengths.tolist(), _all(model, x, lengths), strict=True):
+            for i, length, y in zip(some.tolist(), lengths.tolist(), _all(model, x, lengths, advance), strict=True):
                 held[i] = y[skip:length].cpu()
-        targets = [data.stream(i)[1][skip : skip + len(held[i])].cpu() for i in range(len(data))]
-        return torch.cat([held[i] for i in range(len(data))]), torch.cat(targets)
+    targets = [data.stream(i)[1][skip : skip + len(held[i])].cpu() for i in range(len(data))]
+    return torch.cat([held[i] for i in range(len(data))]), torch.cat(targets)
 
 
 def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
     """The scores of a model that streams over the data, the first `skip` tokens of every stream left out.
 
     `fit` leaves out the n − 1 tokens before a window is full, unless `short` is set: `FitResult.skip` says how many.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=1, attention=attention))
+        >>> x = torch.randn(50, 3)
+        >>> data = ns.train.StreamData([x], [x[:, :1]])
+        >>> list(ns.train.evaluate(model, data, ns.train.Forecasting(), skip=5))
+        ['mse', 'mae', 'loss']
     """
     _check_skip(skip)
     checks.data("data", data, task, model.config, skip)
@@ -83,7 +110,7 @@ def _last(model: StreamModel, x: Tensor) -> Tensor:
     return y if r == 1 else y[:, -1]
 
 
-def _all(model: StreamModel, x: Tensor, lengths: Tensor) -> Tensor:
+def _all(model: StreamModel, x: Tensor, lengths: Tensor, advance: Advance) -> Tensor:
     """After every token of streams x [B, T, input_dim]."""
     state, longest = model.init_state(x.shape[0]), int(lengths.max())
     outputs = [model.head.weight.new_zeros(x.shape[0], 0, model.config.output_dim)]
@@ -93,4 +120,5 @@ def _all(model: StreamModel, x: Tensor, lengths: Tensor) -> Tensor:
         left = (lengths - at).clamp(min=0, max=part.shape[1]).to(part.device)
         y, state = model.steps(part, state, lengths=left)
         outputs.append(y)
+        advance(part.shape[1])
     return torch.cat(outputs, 1)

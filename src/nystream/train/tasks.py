@@ -103,9 +103,13 @@ class Detection:
             each = -(shared * output.log_softmax(-1)).sum(-1)
         return each, known
 
+    def probabilities(self, output: Tensor) -> Tensor:
+        """[..., C] of the classes, from outputs [..., C]."""
+        return output.float().softmax(-1) if self.kind == "softmax" else output.float().sigmoid()
+
     def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
         known, hot = metrics.known(y), metrics.one_hot(y, output.shape[-1])
-        score = output.float().softmax(-1) if self.kind == "softmax" else output.float().sigmoid()
+        score = self.probabilities(output)
         classes = [c for c in range(output.shape[-1]) if c != self.background]
         score, hot = score[known][:, classes], hot[known][:, classes]
         found = {

@@ -17,6 +17,7 @@ from nystream.config.attention import Pinv
 from nystream.config.checks import one_of, positive_int
 from nystream.landmarks import fit_landmarks
 from nystream.models import StreamModel
+from nystream.progress import naming
 from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data
@@ -67,6 +68,20 @@ def train_two_phase(
         learn_landmarks: train the landmarks too, from the cluster centres on. It goes past the paper.
         folder: where the runs go, one folder a phase; a run that is there goes on.
         tensorboard, progress: as in `fit`.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> x = torch.randn(200, 2)
+        >>> data = ns.train.StreamData([x[1:]], [x[:-1].sum(1, keepdim=True)])
+        >>> attention = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=2, output_dim=1, attention=attention))
+        >>> fixed = ns.train_two_phase(
+        ...     model, data, task=ns.train.Forecasting(), config=ns.train.TrainConfig(epochs=2)
+        ... )
+        >>> model.config.attention.variant, fixed.config.attention.variant
+        ('co-cont-single', 'co-fixed-single')
     """
     config = config or TrainConfig()
     checks.config(config, valid)
@@ -80,22 +95,24 @@ def train_two_phase(
     about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
     options: dict[str, Any] = {"task": task, "tensorboard": tensorboard, "progress": progress}
     where = None if folder is None else Path(folder) / "phase-1"
-    if many:
-        fit_many(models, train, valid, config, seeds=chosen, folder=where, about=about, **options)
-    else:
-        fit(models[0], train, valid, config, folder=where, about=about, **options)  # type: ignore[arg-type]
-    return fix_landmarks(
-        models if many else models[0],
-        train,
-        valid,
-        config=tuning,
-        seeds=chosen if many else None,
-        tokens=tokens,
-        method=method,
-        learn_landmarks=learn_landmarks,
-        folder=folder,
-        **options,
-    )
+    with naming("phase 1"):
+        if many:
+            fit_many(models, train, valid, config, seeds=chosen, folder=where, about=about, **options)
+        else:
+            fit(models[0], train, valid, config, folder=where, about=about, **options)  # type: ignore[arg-type]
+    with naming("phase 2"):
+        return fix_landmarks(
+            models if many else models[0],
+            train,
+            valid,
+            config=tuning,
+            seeds=chosen if many else None,
+            tokens=tokens,
+            method=method,
+            learn_landmarks=learn_landmarks,
+            folder=folder,
+            **options,
+        )
 
 
 def fix_landmarks(
@@ -123,6 +140,21 @@ def fix_landmarks(
         pinv, pinv_ridge: another inverse of Γ than the trained model's, for the blocks whose landmarks are fixed.
 
     Everything else is as in `train_two_phase`.
+
+    Example:
+        >>> import torch, nystream as ns
+        >>> x = torch.randn(200, 2)
+        >>> data = ns.train.StreamData([x[1:]], [x[:-1].sum(1, keepdim=True)])
+        >>> attention = ns.AttentionConfig(
+        ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
+        ... )
+        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=2, output_dim=1, attention=attention))
+        >>> short = ns.train.TrainConfig(epochs=1)
+        >>> fixed = ns.train.fix_landmarks(
+        ...     model, data, task=ns.train.Forecasting(), config=short, pinv="ridge"
+        ... )
+        >>> fixed.config.attention.variant, fixed.config.attention.pinv
+        ('co-fixed-single', 'ridge')
     """
     config = config or TrainConfig()
     many = not isinstance(model, StreamModel)

@@ -23,6 +23,7 @@ class Parser:
         self.columns: list[str] | None = None  # of a CSV with a header
         self.delimiter = ","
         self.begun = False  # whether a line with anything in it has come
+        self.shape: tuple[list[str] | None, int] | None = None  # of all records of a CSV: its columns, and how many
 
     def parse(self, line: bytes) -> Any:
         """The record of a line without its end: an object, a list; None of an empty line or a header."""
@@ -50,6 +51,7 @@ class Parser:
         """Lines go on in the same form; a header may come again."""
         if self.form in ("auto", memory["format"]):
             self.form, self.columns, self.delimiter = memory["format"], memory["columns"], memory["delimiter"]
+            self.shape = None if self.columns is None else (self.columns, len(self.columns))
 
     def _begin(self, text: str) -> bool:
         """Find out from the first line what the others are; whether it is a header."""
@@ -60,6 +62,7 @@ class Parser:
         self.delimiter = max(DELIMITERS, key=text.count)
         cells = [cell.strip() for cell in split(text, self.delimiter)]
         if all(map(is_number, cells)):
+            self.shape = None, len(cells)
             return False
         self._set_columns(cells)
         return True
@@ -77,7 +80,7 @@ class Parser:
         twice = [cell for place, cell in enumerate(cells) if cell in cells[:place]]
         if twice:
             raise ValueError(f"the header has the column {twice[0]!r} more than once")
-        self.columns = cells
+        self.columns, self.shape = cells, (cells, len(cells))
 
     def _from_csv(self, text: str) -> list[str] | dict[str, str]:
         cells = split(text, self.delimiter)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from nystream.data.reader import RecordError
 from nystream.live.sources.formats import LONGEST, Format, Parser
-from nystream.live.sources.source import Raw, Source
+from nystream.live.sources.source import Raw, Shape, Source
 
 ENDS = b"\r\n"
 POLL = 0.1  # seconds between two looks at a file that may grow
@@ -32,12 +32,31 @@ class LineSource(Source):
         assert isinstance(raw, bytes)
         return self._parser.parse(raw)
 
+    def shape(self) -> Shape | None:
+        return self._parser.shape
+
     def memory(self) -> dict[str, Any]:
         return self._parser.memory()
 
     def remember(self, memory: dict[str, Any] | None) -> None:
         if memory is not None:
             self._parser.remember(memory)
+
+    def lines(self, file: BinaryIO, wait: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+        """Lines without their ends; of one that is too long, only as much as shows that.
+
+        `wait` says, at the end, whether there may be more. Until there is, a line that has no end is not given.
+        """
+        held = b""
+        while True:
+            piece = file.readline(LONGEST)
+            held = (held + piece)[: LONGEST + len(ENDS) + 1] if held else piece
+            if piece.endswith(b"\n") or (not piece and held and not wait()):
+                self.unfinished = not piece
+                yield held.removesuffix(b"\n").removesuffix(b"\r")
+                held = b""
+            elif not piece and not held and not wait():
+                return
 
 
 class PipedLines(LineSource):
@@ -48,11 +67,11 @@ class PipedLines(LineSource):
     def items(self) -> Iterator[Raw]:
         if self.name != "-":
             with open(self.name, "rb") as pipe:
-                yield from lines(pipe, lambda: False, lambda: False)
+                yield from self.lines(pipe)
         elif sys.stdin is None:
             raise OSError("standard input is closed, so there is nothing to read")
         else:
-            yield from lines(sys.stdin.buffer, lambda: False, lambda: False)
+            yield from self.lines(sys.stdin.buffer)
 
 
 class LineFile(LineSource):
@@ -65,7 +84,7 @@ class LineFile(LineSource):
     def items(self) -> Iterator[Raw]:
         self._parser = Parser(self._form)
         with self.path.open("rb") as file:
-            yield from lines(file, lambda: self.follow, lambda: self._wait(file))
+            yield from self.lines(file, lambda: self._wait(file))
 
     def pass_over(self, raw: Raw) -> None:
         if not self._parser.begun:
@@ -79,20 +98,3 @@ class LineFile(LineSource):
                 raise OSError(f"{self.path} has become shorter while it was read")
             time.sleep(POLL)
         return self.follow
-
-
-def lines(file: BinaryIO, partial: Callable[[], bool], wait: Callable[[], bool]) -> Iterator[bytes]:
-    """Lines without their ends; of one that is too long, only as much as shows that.
-
-    `partial` says whether a line that has no end yet may still get one, `wait` whether to look again at the end.
-    """
-    held, begun = b"", False
-    while True:
-        piece = file.readline(LONGEST)
-        if piece:
-            held, begun = (held + piece)[: LONGEST + len(ENDS) + 1], True
-        if piece.endswith(b"\n") or (begun and not piece and not partial()):
-            yield held.removesuffix(b"\n").removesuffix(b"\r")
-            held, begun = b"", False
-        elif not piece and not wait():
-            return

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from nystream.live.reports import Reports
 from nystream.live.sources.sound import SoundSource
 from nystream.live.sources.source import Raw
 
@@ -22,6 +23,7 @@ class Microphone(SoundSource):
         self._device = _sounddevice()
 
     def items(self) -> Iterator[Raw]:
+        reports = Reports(log.warning)
         try:
             stream = self._device.InputStream(samplerate=self.rate, channels=1, dtype="float32", blocksize=self.chunk)
         except self._device.PortAudioError as error:
@@ -33,7 +35,7 @@ class Microphone(SoundSource):
                 except self._device.PortAudioError as error:
                     raise OSError(f"the microphone has stopped: {error}") from error
                 if lost:
-                    log.warning("the microphone was faster than the model: samples were lost")
+                    reports.tell("lost", "the microphone was faster than the model: samples were lost")
                 yield samples[:, 0].copy()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,24 +13,28 @@ from numpy.typing import NDArray
 from nystream.data.reader import RecordError
 from nystream.live.saving import Position
 
-Raw = bytes | NDArray[Any]  # a line, or numbers: what a record is made of
+Raw = bytes | NDArray[Any] | dict[str, Any]  # a line, numbers, or a row of a table: what a record is made of
+Shape = tuple[Sequence[str] | None, int]  # names of columns, None of plain numbers; and how many there are
 
 
 class Item(NamedTuple):
-    """A record, or why there is none, with its number in the source, from 1."""
+    """A record, or why there is none, with its number in the source, or in a file of it, from 1."""
 
     number: int
     record: Any = None
     error: RecordError | None = None
+    file: str = ""  # that it is of, where the source is a folder
 
 
 class Source(ABC):
     """Where records come from."""
 
-    unit: ClassVar[str]  # what its items are called
+    unit: str  # what its items are called
     again: ClassVar[bool] = True  # whether it can be read again from its beginning, as a file can
     name: str
     follow: bool = False  # wait for more where it ends
+    file: str = ""  # that the last item is of, where the source is a folder: each is a stream of its own
+    unfinished: bool = False  # the last item was a line without an end: it may have been cut short
 
     @abstractmethod
     def items(self) -> Iterator[Raw]:
@@ -39,6 +43,10 @@ class Source(ABC):
     @abstractmethod
     def record(self, raw: Raw) -> Any:
         """The record of an item, None where it holds none (an empty line, a header); RecordError where it is bad."""
+
+    def shape(self) -> Shape | None:
+        """What all its records are like, once that is known; None where each may be different."""
+        return None
 
     def pass_over(self, raw: Raw) -> None:  # noqa: B027
         """An item that was taken in before."""
@@ -61,8 +69,8 @@ class Feed:
     """
 
     def __init__(self, source: Source, after: Position | None = None) -> None:
-        self.source = source
-        self._number = self._checksum = 0
+        self.source, self.resumed = source, after is not None
+        self._begin()
         self._raws: Iterator[Raw] | None = None
         if after is None:
             return
@@ -74,7 +82,7 @@ class Feed:
                     f"{source.name} does not begin with the {after.items} {source.unit}s that were read from it, so it "
                     f"cannot be gone on with; under another name it is read from its beginning"
                 )
-            self._number = self._checksum = 0
+            self._begin()
             self._raws = None
 
     @property
@@ -86,13 +94,28 @@ class Feed:
         raws = self.source.items() if self._raws is None else self._raws
         for raw in raws:
             self._count(raw)
+            number, file = self._number - self._first, self.source.file
             try:
                 record = self.source.record(raw)
             except RecordError as error:
-                yield Item(self._number, error=error)
+                yield Item(number, error=error, file=file)
             else:
                 if record is not None:
-                    yield Item(self._number, record)
+                    yield Item(number, record, file=file)
+                else:
+                    self.leave()
+
+    def leave(self) -> None:
+        """The item that was given last was not taken in. Where it may have been cut short, it will be read again."""
+        if self.source.unfinished:
+            self._number, self._checksum = self._before
+
+    def _begin(self) -> None:
+        """Nothing of the source has been read."""
+        self._number = self._checksum = 0
+        self._before: tuple[int, int] = (0, 0)  # the last item
+        self._first = 0  # items of the files before this one
+        self._file = self.source.file = ""
 
     def _skip(self, after: Position) -> bool:
         """Pass over what was read; whether it is still there."""
@@ -107,6 +130,12 @@ class Feed:
         return (self._number, self._checksum) == (after.items, after.checksum)
 
     def _count(self, raw: Raw) -> None:
+        self._before = self._number, self._checksum
+        if self.source.file != self._file:
+            self._file, self._first = self.source.file, self._number
         self._number += 1
-        data = raw if isinstance(raw, bytes) else np.ascontiguousarray(raw).tobytes()
+        if isinstance(raw, dict):
+            data = repr(list(raw.values())).encode()
+        else:
+            data = raw if isinstance(raw, bytes) else np.ascontiguousarray(raw).tobytes()
         self._checksum = zlib.crc32(b"\n", zlib.crc32(data, self._checksum))

@@ -67,8 +67,8 @@ figcaption { color: var(--soft); font-size: .86rem; max-width: 48rem; margin-top
 """
 
 
-def render(document: Document, plots: Mapping[str, str]) -> str:
-    """The page; `plots` has the SVG element of every figure, by name."""
+def render(document: Document, plots: Mapping[str, str], style: str = "") -> str:
+    """The page; `plots` has the SVG element of every figure, by name, and `style` what looks otherwise on this page."""
     lines = [
         "<!doctype html>",
         '<html lang="en">',
@@ -76,7 +76,7 @@ def render(document: Document, plots: Mapping[str, str]) -> str:
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{html.escape(document.title)}</title>",
-        f"<style>{STYLE}</style>",
+        f"<style>{STYLE}{style}</style>",
         "</head>",
         "<body>",
         f"<h1>{_inline(document.title)}</h1>",

@@ -91,7 +91,7 @@ def _short(table: Table) -> tuple[Grid, list[Record]]:
             numbers.score(one.score, metric),
             numbers.microseconds(step),
             numbers.times(step["relative"] if step else None),
-            numbers.kilobytes(one.raw["bytes_per_stream"]),
+            numbers.kilobytes(step["bytes_per_stream"] if step else None),
         )
         rows.append(Row(cells))
         used.append(one)

@@ -34,6 +34,7 @@ OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_p
 STEP: Mapping[str, Any] = {
     "median_microseconds": float,
     "relative": (float, None),
+    "bytes_per_stream": int,
     "backend": str,
     "command": str,
     "commit": str,
@@ -143,6 +144,8 @@ class Record:
 
 def read(folder: Path) -> list[Record]:
     """Every cell and baseline in `folder`; JSON files that hold something else are none of ours."""
+    if folder.is_file():
+        raise NotADirectoryError(f"folder={folder} is a file, but must be the folder of the records")
     if not folder.is_dir():
         raise FileNotFoundError(f"folder={folder} is not there; nystream reproduce writes the records of a report")
     found = []

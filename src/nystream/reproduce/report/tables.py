@@ -190,7 +190,7 @@ def _costs(one: Record | None) -> tuple[str, ...]:
         numbers.times(count["relative_corrected"]),
         numbers.microseconds(step),
         numbers.times(step["relative"] if step else None),
-        numbers.kilobytes(one.raw["bytes_per_stream"]),
+        numbers.kilobytes(step["bytes_per_stream"] if step else None),
     )
 
 
@@ -224,7 +224,7 @@ def _notes(table: Table, beside: bool) -> Iterator[str]:
     yield (
         "operations: of attention, millions a step by the paper's formulas, then with their errors corrected. µs a "
         "step: the whole model, one stream, median on one CPU core. Times fewer and faster than Att with as many "
-        "blocks. kB a stream: its state."
+        "blocks. kB a stream: what the stream that was timed holds."
     )
     odd = sum(not cell.follows for cell in printed.cells(table.group.task))
     if beside and odd:

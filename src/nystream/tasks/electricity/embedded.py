@@ -28,6 +28,12 @@ def sample() -> Series:
     A slice of EIA-930 in the layout of `eia930`, its numbers unchanged: the cleaned demand of T. H. Ruggles et al.,
     Developing reliable hourly electricity demand data through screening and imputation, Scientific Data 7, 155, 2020.
     Licensed CC BY 4.0, unlike the code: https://creativecommons.org/licenses/by/4.0/
+
+    Example:
+        >>> from nystream.tasks import electricity
+        >>> series = electricity.sample()
+        >>> series.values.shape, str(series.time[0])
+        ((26304, 24), '2022-01-01T00:00')
     """
     with as_file(files("nystream.tasks.electricity") / FILE) as path:
         return read(path)

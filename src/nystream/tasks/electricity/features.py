@@ -28,6 +28,13 @@ def time_features(time: Any, periods: Sequence[float] = (DAY, WEEK)) -> NDArray[
 
     `time` is [N] datetime64, at any spacing: what is embedded is the time itself, not a row's number. `periods` are in
     hours.
+
+    Example:
+        >>> import numpy as np
+        >>> from nystream.tasks.electricity import time_features
+        >>> hours = np.array(["2024-01-01T03", "2024-01-01T04"], "datetime64[h]")
+        >>> time_features(hours, periods=[24]).round(2).tolist()
+        [[0.71, 0.71], [0.87, 0.5]]
     """
     stamps = np.asarray(time)
     if stamps.dtype.kind != "M" or stamps.ndim != 1:
@@ -156,6 +163,12 @@ def forecast(
         tokens: "paper" (all values of the row) or "lags": beside them, for every name, the change over the last
             `horizon` hours, and at the same time a day and a week ago the change until then and the one that followed.
             Training begins a week and a horizon later, where all of it is known.
+
+    Example:
+        >>> from nystream.tasks import electricity
+        >>> problem = electricity.forecast(electricity.sample(), horizon=24, target="change")
+        >>> list(problem.train.x.shape), list(problem.train.y.shape)
+        ([21024, 28], [21024, 1])
     """
     one_of("target", target, ("total", "change"))
     one_of("tokens", tokens, ("paper", "lags"))

@@ -1,17 +1,22 @@
-"""Records of models without a reader."""
+"""Records that are plain numbers."""
 
 import numpy as np
 import pytest
 
 from nystream.data.reader import RecordError
-from nystream.live.vectors import VectorReader
+from nystream.data.vectors import VectorReader
 
 
 @pytest.fixture
-def read(make_model):
-    model = make_model(inputs=("a", "b", "c"))
-    readers = {policy: VectorReader(model.config, model.info, policy) for policy in ("fail", "fill", "skip")}
-    return lambda record, missing="fail": readers[missing].read(record)
+def read():
+    readers = {policy: VectorReader(3, "abc", missing=policy) for policy in ("fail", "fill", "skip")}
+
+    def read(record, missing="fail"):
+        tokens = readers[missing].read(record)
+        assert bool(readers[missing].note) is not bool(tokens)
+        return tokens
+
+    return read
 
 
 @pytest.mark.parametrize(
@@ -31,9 +36,12 @@ def test_numbers_in_order_or_by_name(read, record):
     assert token.filled == ()
 
 
-@pytest.mark.parametrize("record", [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6]])
+@pytest.mark.parametrize(
+    "record",
+    [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6], ["NA", 5, 6], ["null", 5, 6]],
+)
 def test_what_is_missing(read, record):
-    with pytest.raises(RecordError, match=r"^a is missing; with missing set to fill"):
+    with pytest.raises(RecordError, match=r"^a is missing; --missing fill would"):
         read(record)
     assert read(record, "skip") == []
     with pytest.raises(RecordError, match="no record before it"):
@@ -55,6 +63,8 @@ def test_what_is_missing(read, record):
         ([1, 2, "x"], "c is 'x', which is no number"),
         ([1, "1_0", float("inf")], "c is inf, which is beyond float32"),
         ([1, 10**400, 2], "b is 1000"),
+        ([1, 10**5000, 2], "b is a number of thousands of digits"),
+        ([1, 1e39, 2], "b is 1e\\+39, which is beyond float32"),
         ([1, [2], 3], "b is \\[2\\], which is no number"),
         ([[1, 2, 3]], "1 numbers"),
         ([[1], [2], [3]], "a is \\[1\\], which is no number"),
@@ -67,9 +77,8 @@ def test_what_is_wrong_is_named(read, record, words):
         read(record)
 
 
-def test_the_memory_is_a_value(make_model):
-    model = make_model()
-    one, other = (VectorReader(model.config, model.info, "fill") for _ in range(2))
+def test_the_memory_is_a_value():
+    one, other = (VectorReader(3, missing="fill") for _ in range(2))
     assert one.memory() == {"last": None}
     one.read([1, 2, 3])
     memory = one.memory()
@@ -78,3 +87,23 @@ def test_the_memory_is_a_value(make_model):
     assert other.read([None, 0, None])[0].x.tolist() == [1, 0, 3]
     with pytest.raises(RecordError, match="does not name its inputs"):
         one.read({"a": 1})
+    with pytest.raises(ValueError, match="the memory has 2 numbers, but the reader takes 3"):
+        one.remember({"last": [1, 2]})
+
+
+def test_sources_that_fit_and_that_do_not():
+    reader = VectorReader(3, "abc")
+    reader.check(None, 3)
+    reader.check(("c", "d", "a", "b"), 4)
+    with pytest.raises(ValueError, match="records have 4 numbers, but the model takes 3"):
+        reader.check(None, 4)
+    with pytest.raises(ValueError, match="the columns are a, b, but the model takes a, b, c: c is missing"):
+        reader.check(("a", "b"), 2)
+    VectorReader(3, "abc", missing="fill").check(("a", "b"), 2)
+    with pytest.raises(ValueError, match="a, b, c are missing"):
+        VectorReader(3, "abc", missing="fill").check(("x",), 1)
+    with pytest.raises(ValueError, match="does not name its inputs"):
+        VectorReader(3).check(("a", "b", "c"), 3)
+    VectorReader(3, together=2).check(None, 6)
+    with pytest.raises(ValueError, match="2 tokens arrive together; give 2 x 3 numbers"):
+        VectorReader(3, "abc", together=2).check(("a", "b", "c"), 3)

@@ -1,0 +1,83 @@
+"""Everything that can be wrong with what was typed gives one line that names it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from nystream.cli import main
+from nystream.cli.commands import COMMANDS
+from nystream.cli.errors import condensed
+
+GENERAL, COMPLETION, DEMO, COSTS = "nystream", "nystream --completion", "nystream demo", "nystream costs"
+
+
+@pytest.mark.parametrize(
+    ("typed", "program", "said"),
+    [
+        ("dmeo", GENERAL, "there is no command 'dmeo'; did you mean demo?"),
+        ("frobnicate", GENERAL, f"there is no command 'frobnicate'; there are {', '.join(COMMANDS)}"),
+        ("--verison", GENERAL, "there is no option --verison; did you mean --version?"),
+        ("--version foo", GENERAL, "'foo' after --version is one word too many"),
+        ("--help foo", GENERAL, "'foo' after --help is one word too many"),
+        ("--completion", COMPLETION, "bash or zsh is needed"),
+        ("--completion fish", COMPLETION, "bash or zsh is needed"),
+        ("--completion bash more", COMPLETION, "bash or zsh is needed"),
+        ("demo --weeks x", DEMO, "--weeks: a whole number is needed, not 'x'"),
+        ("demo --weeks 1.5", DEMO, "--weeks: a whole number is needed, not '1.5'"),
+        ("demo --weeks=", DEMO, "--weeks: a whole number is needed, not ''"),
+        ("demo --seconds x", DEMO, "--seconds: a number is needed, not 'x'"),
+        ("demo --weeks", DEMO, "--weeks: a whole number is needed after it"),
+        ("demo --weeks --plain", DEMO, "--weeks: a whole number is needed after it"),
+        ("demo --out", DEMO, "--out: PATH is needed after it"),
+        ("demo --plain=yes", DEMO, "--plain: no value is needed, not 'yes'"),
+        ("demo more", DEMO, "'more' is one word too many"),
+        ("demo --plain -- more", DEMO, "'more' is one word too many"),
+        ("costs -n x", COSTS, "--window: a whole number is needed, not 'x'"),
+        ("costs --table foo", COSTS, "--table: gtzan, thumos14 or electricity is needed, not 'foo'"),
+        ("costs --table", COSTS, "--table: gtzan, thumos14 or electricity is needed after it"),
+        ("costs --tabel gtzan", COSTS, "there is no option --tabel; did you mean --table?"),
+        ("costs --num_head 3", COSTS, "there is no option --num-head; did you mean --num-heads?"),
+        ("costs -x", COSTS, "there is no option -x"),
+        ("reproduce", "nystream reproduce", "TASK (gtzan, thumos14 or electricity) is missing"),
+        ("reproduce gtzn", "nystream reproduce", "TASK: gtzan, thumos14 or electricity is needed, not 'gtzn'"),
+        ("eval", "nystream eval", "MODEL and SOURCE are missing"),
+        ("eval runs/a --plain", "nystream eval", "SOURCE is missing"),
+        ("fit-landmarks a b", "nystream fit-landmarks", "--out FOLDER is missing"),
+        ("train a.csv --variant no", "nystream train", "--variant: co-fixed, co-cont or co-full is needed, not 'no'"),
+    ],
+)
+def test_one_line(capsys, typed, program, said):
+    assert main(typed.split()) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert err == f"{program}: error: {said} ({program} --help)\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_same_of_every_command(capsys, name):
+    assert main([name, "--qqqqqq"]) == 2
+    assert capsys.readouterr().err == (
+        f"nystream {name}: error: there is no option --qqqqqq (nystream {name} --help)\n"
+    )
+
+
+def test_what_nobody_foresaw_is_one_line_too(capsys, monkeypatch):
+    def refuses(*args, **options):
+        sys.stderr.write("╭─ Value error ─╮\n│ a thing \x1b[1mis\x1b[0m   │\n│ wrong         │\n╰───────────────╯\n")
+        raise SystemExit(2)
+
+    monkeypatch.setattr("tyro.cli", refuses)
+    assert main(["costs"]) == 2
+    assert capsys.readouterr().err == "nystream costs: error: Value error a thing is wrong (nystream costs --help)\n"
+
+
+def test_a_box_as_one_line():
+    assert condensed("╭─ a ─╮\n│ b │\n├───┤\n│ c-d │\n╰───╯\n") == "a b c-d"
+
+
+def test_numbers_below_zero_and_a_lone_minus_are_values(capsys, monkeypatch):
+    monkeypatch.setattr("nystream.cli.costs.Costs.run", lambda self: sys.stdout.write(f"{self.window} {self.json}"))
+    assert main(["costs", "-n", "-3", "--json", "-"]) == 0
+    assert capsys.readouterr().out == "-3 -"

@@ -1,0 +1,45 @@
+"""`import nystream`: every name, and none before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import nystream
+
+
+def test_every_name_is_there():
+    assert sorted(nystream.__all__) == sorted(set(nystream.__all__))
+    for name in nystream.__all__:
+        assert getattr(nystream, name) is not None
+        assert name in dir(nystream)
+    assert {name for names in nystream.HOMES.values() for name in names} <= set(nystream.__all__)
+
+
+def test_parts_are_found_too():
+    assert nystream.compat.from_torch is nystream.from_torch
+    assert nystream.train.two_phase.train_two_phase is nystream.train_two_phase
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="module 'nystream' has no attribute 'nothing'"):
+        nystream.nothing  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'nothing' from 'nystream'"):
+        from nystream import nothing  # noqa: F401
+
+
+def test_a_part_that_lacks_a_package_says_which(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'rich'", name="rich")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match="rich"):
+        nystream.nothing  # noqa: B018
+
+
+def test_torch_is_imported_when_something_needs_it():
+    source = "import sys, nystream; print('torch' in sys.modules); nystream.StreamModel; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["False", "True"]
