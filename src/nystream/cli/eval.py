@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from tyro.conf import Positional, arg
 
 from nystream import state as states
 from nystream.bench.record import require_writable
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
+from nystream.cli.screen import console
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
 from nystream.data.run import evaluate, plain_numbers
@@ -69,7 +68,5 @@ class Eval:
             held = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
             text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
             states.replace(self.json, lambda partial: partial.write_text(text, encoding="utf-8"))
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
-        console.print(scores_table(scores, problem.info, f"{self.model} on {self.source}, as it streams"))
+        screen = console(self.plain)
+        screen.print(scores_table(scores, problem.info, f"{self.model} on {self.source}, as it streams"))

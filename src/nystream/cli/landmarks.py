@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from tyro.conf import Positional, arg
 
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
+from nystream.cli.screen import console
 from nystream.data.fix import with_landmarks
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
@@ -60,9 +59,7 @@ class FitLandmarks:
         fixed = with_landmarks(model, problem, self.landmarks, self.tokens, self.seed, show)
         fixed.save_pretrained(self.out)
         before, after = evaluate(model, problem, show=show), evaluate(fixed, problem, show=show)
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
+        screen = console(self.plain)
         both = {"before": before.pop("model"), "model": after["model"], **before}
-        console.print(scores_table(both, problem.info, f"{self.source}, as it streams"))
+        screen.print(scores_table(both, problem.info, f"{self.source}, as it streams"))
         print(f"wrote {self.out}", flush=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rich.console import Console
 from tyro.conf import Positional, arg
 
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
+from nystream.cli.screen import console
 from nystream.data.open_source import open_source
 from nystream.data.reader import Policy
 from nystream.data.run import CONFIG, PLOTS, Result, free_folder, resolved, train
@@ -114,11 +114,9 @@ class Train:
             print(f"What is done is in {out}; the same command goes on.", file=sys.stderr)
             raise
         drawn = _draw(result)
-        console = Console(color_system=None, force_terminal=False) if self.plain else Console()
-        if not console.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
-        console.print()
-        console.print(scores_table(result.scores["test"], result.problem.info, "Test part, as it streams"))
+        screen = console(self.plain)
+        screen.print()
+        screen.print(scores_table(result.scores["test"], result.problem.info, "Test part, as it streams"))
         pictures = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{pictures}")
         print(f"next: {_next(result, settings)}", flush=True)

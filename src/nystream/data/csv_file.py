@@ -32,10 +32,14 @@ def read_csv(path: Path, separator: str) -> pl.DataFrame:
 
 
 def separator_of(path: Path) -> str:
-    """What stands between the fields of a CSV file: what its first line has the most of, outside of quotes."""
+    """What stands between the fields of a CSV file."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
-        first = re.sub('"[^"]*"', "", file.readline())
-    return max(SEPARATORS, key=first.count)
+        return separator_in(file.readline())
+
+
+def separator_in(header: str) -> str:
+    """What stands between the names of a CSV: what its first line has the most of, outside of quotes."""
+    return max(SEPARATORS, key=re.sub('"[^"]*"', "", header).count)
 
 
 def header_of(path: Path, separator: str) -> list[str]:

@@ -18,8 +18,9 @@ from nystream.config import AttentionConfig, ModelConfig
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.settings import Settings
 from nystream.data.table import counted
+from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
-from nystream.models import StreamModel
+from nystream.models import StreamModel, pretrained
 from nystream.train import TrainConfig, fit, fix_landmarks, predict
 from nystream.train.data import StreamData
 from nystream.train.log import METRICS
@@ -59,6 +60,9 @@ def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, 
     """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was."""
     settings = resolved(settings, problem)
     check_folder(settings, problem, folder)
+    pretrained.require()
+    if settings.variant == "co-fixed":
+        kmeans.require()
     device = _device(settings.device)
     config = model_config(settings, problem)
     how, warm = training(settings, problem, config)

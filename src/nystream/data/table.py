@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -82,14 +83,25 @@ class Table:
         if (name, form) not in self._times:
             values = self.values(name)
             found = np.empty(len(values), np.int64)
-            with track("reading times, rows", len(values), self.show if len(values) > MANY else False) as advance:
-                for start in range(0, len(values), MANY):
-                    some = range(start, min(start + MANY, len(values)))
-                    for row in some:
-                        found[row] = self._time(name, row, values[row], form)
-                    advance(len(some))
+            with self.each_row("reading times, rows") as rows:
+                for row in rows:
+                    found[row] = self._time(name, row, values[row], form)
             self._times[name, form] = found.view("datetime64[us]")
         return self._times[name, form]
+
+    @contextmanager
+    def each_row(self, what: str) -> Iterator[Iterator[int]]:
+        """The numbers of the rows, with progress where there are many."""
+        count = len(self)
+        with track(what, count, self.show if count > MANY else False) as advance:
+
+            def rows() -> Iterator[int]:
+                for start in range(0, count, MANY):
+                    some = range(start, min(start + MANY, count))
+                    yield from some
+                    advance(len(some))
+
+            yield rows()
 
     def zoned(self, name: str, form: str) -> bool:
         """Whether the times of a column name a zone: all of them do, or none."""

@@ -100,32 +100,36 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
 def _plan(reader: TableReader, table: Table, time: NDArray[Any], missing: Policy, gaps: Policy) -> Plan:
     source, stamps, doubted, wrong = list[int](), list[int](), list[int](), list[str]()
     jumps, span, waiting, passed, early = list[str](), Span(), -1, 0, 0
-    for row, given in enumerate(time.astype(np.int64).tolist()):
-        now = given
-        if now == NAT:
-            if span.last is None and missing == "skip":
-                continue
-            if span.last is None:
-                raise ValueError(f"{table.name}, {table.line(row)}: {reader.time!r} is empty, and it is the first row")
-            now = reader.pace.after(span.last, 1)
-        verdict = judge(reader.pace, gaps, span, now)
-        rows = {"gap": -1, "doubted": waiting, "row": row}
-        for what, stamp in verdict.tokens:
-            source.append(rows[what])
-            stamps.append(stamp)
-        if waiting >= 0 and (verdict.tokens or verdict.doubted):
-            if verdict.tokens and verdict.note:
-                jumps.append(verdict.note)
-            else:
-                doubted.append(waiting)
-            waiting = -1
-        if verdict.doubted:
-            waiting = row
-        elif verdict.wrong:
-            wrong.append(f"{table.line(row)}: {verdict.wrong}")
-        elif not verdict.tokens:
-            early += 1
-        passed, span = passed + verdict.passed, verdict.span
+    measured = time.astype(np.int64).tolist()
+    with table.each_row("placing rows") as rows:
+        for row in rows:
+            now = measured[row]
+            if now == NAT:
+                if span.last is None and missing == "skip":
+                    continue
+                if span.last is None:
+                    raise ValueError(
+                        f"{table.name}, {table.line(row)}: {reader.time!r} is empty, and it is the first row"
+                    )
+                now = reader.pace.after(span.last, 1)
+            verdict = judge(reader.pace, gaps, span, now)
+            places = {"gap": -1, "doubted": waiting, "row": row}
+            for what, stamp in verdict.tokens:
+                source.append(places[what])
+                stamps.append(stamp)
+            if waiting >= 0 and (verdict.tokens or verdict.doubted):
+                if verdict.tokens and verdict.note:
+                    jumps.append(verdict.note)
+                else:
+                    doubted.append(waiting)
+                waiting = -1
+            if verdict.doubted:
+                waiting = row
+            elif verdict.wrong:
+                wrong.append(f"{table.line(row)}: {verdict.wrong}")
+            elif not verdict.tokens:
+                early += 1
+            passed, span = passed + verdict.passed, verdict.span
     if wrong:
         raise ValueError(f"{table.name} is not even in time, {_places(wrong)}; {HINT}")
     return Plan(source, stamps, passed, early, tuple(doubted + [waiting] * (waiting >= 0)), tuple(jumps))

@@ -6,12 +6,12 @@ import csv
 import json
 from typing import Any, Literal
 
+from nystream.data.csv_file import separator_in
 from nystream.data.reader import RecordError
 
 Format = Literal["auto", "json", "csv"]
 
 LONGEST = 1 << 24  # bytes of a line
-DELIMITERS = ",;\t|"
 BOM = b"\xef\xbb\xbf"
 
 
@@ -59,7 +59,7 @@ class Parser:
             self.form = "json" if text.lstrip()[:1] in ("{", "[") else "csv"
         if self.form == "json":
             return False
-        self.delimiter = max(DELIMITERS, key=text.count)
+        self.delimiter = separator_in(text)
         cells = [cell.strip() for cell in split(text, self.delimiter)]
         if all(map(is_number, cells)):
             self.shape = None, len(cells)
