@@ -165,6 +165,7 @@ def search() -> str:
     """The settings that were tried before the tables were run, by their validation scores.
 
     Splits differ in how hard they are, so a score is the mean of the runs that all rows of its task and depth have.
+    Bold is the setting of the tables.
     """
     found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "search").glob("*.json"))]
 
@@ -176,8 +177,9 @@ def search() -> str:
 
     shared = {key: set.intersection(*(set(runs(one)) for one in found if kind(one) == key)) for key in map(kind, found)}
     rows = []
-    for one in found:
+    for one in sorted(found, key=lambda one: (kind(one), one["cell"]["model"], one["budget"]["lr"], one["name"])):
         cell, budget, values = one["cell"], one["budget"], one["valid"][one["metric"]]["values"]
+        mark = "**" if results(one["name"])["budget"] == budget else ""
         score = fmean(value for value, run in zip(values, runs(one), strict=True) if run in shared[kind(one)])
         rows.append(
             [
@@ -187,7 +189,7 @@ def search() -> str:
                 f"{budget['lr']:g}",
                 f"{budget['epochs']} × {one['training']['phases'][0]['steps_per_epoch']} × {budget['batch_size']}",
                 str(len(shared[kind(one)])),
-                f"{score:.4f}" if score > 0.1 else f"{score * 1e3:.3f}e-3",
+                f"{mark}{f'{score:.4f}' if score > 0.1 else f'{score * 1e3:.3f}e-3'}{mark}",
             ]
         )
     return table(["task", "blocks", "model", "lr", "epochs × updates × batch", "runs", "validation"], rows)

@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("default")
+
+# Tests that run in the background inherit an interrupt that is ignored, and so would the programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)  # the workers share the cores, and what is tested is too small for two threads
 

@@ -15,7 +15,7 @@ def test_every_name_is_there():
     for name in nystream.__all__:
         assert getattr(nystream, name) is not None
         assert name in dir(nystream)
-    assert {name for names in nystream.HOMES.values() for name in names} <= set(nystream.__all__)
+    assert {name for names in nystream._HOMES.values() for name in names} <= set(nystream.__all__)
 
 
 def test_parts_are_found_too():
@@ -30,11 +30,35 @@ def test_a_name_that_is_not_there():
         from nystream import nothing  # noqa: F401
 
 
+@pytest.mark.parametrize("name", ["__nothing__", "a.b", ""])
+def test_what_cannot_be_a_name(name):
+    assert getattr(nystream, name, None) is None
+
+
+def test_threads_may_ask_at_once():
+    source = """
+import threading, nystream
+wait, failed = threading.Barrier(len(nystream.__all__)), []
+def ask(name):
+    wait.wait()
+    try:
+        getattr(nystream, name)
+    except BaseException as error:
+        failed.append((name, error))
+threads = [threading.Thread(target=ask, args=(name,)) for name in nystream.__all__]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(failed)
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_part_that_lacks_a_package_says_which(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError("No module named 'rich'", name="rich")
 
-    monkeypatch.setattr("importlib.import_module", missing)
+    monkeypatch.setattr("nystream._import_module", missing)
     with pytest.raises(ModuleNotFoundError, match="rich"):
         nystream.nothing  # noqa: B018
 

@@ -18,35 +18,42 @@ if TYPE_CHECKING:
     from nystream.train.two_phase import train_two_phase
 
 else:
-    HOMES = {
+    from importlib import import_module as _import_module
+    from threading import RLock as _RLock
+
+    # Packages where they have the name: threads that begin in the middle of one would meet those at its beginning.
+    _HOMES = {
         "compat": ("continual", "from_torch"),
         "config": ("VARIANTS", "AttentionConfig", "EncoderConfig", "ModelConfig", "ModelInfo"),
         "landmarks": ("fit_landmarks",),
-        "layers.attention": ("MultiheadAttention",),
+        "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
-        "models.stream_model": ("StreamModel",),
+        "models": ("StreamModel",),
         "state": ("load_state", "save_state"),
         "stream": ("StreamPool",),
-        "train.two_phase": ("train_two_phase",),
+        "train": ("train_two_phase",),
     }
+    _one_at_a_time = _RLock()
 
     def __getattr__(name: str) -> Any:
         """Import what is asked for. Torch takes a second: the command gives help, and can be stopped, before that."""
-        from importlib import import_module
-
-        for home, names in HOMES.items():
-            if name in names:
-                found = globals()[name] = getattr(import_module(f"nystream.{home}"), name)
-                return found
-        try:
-            return import_module(f"nystream.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"nystream.{name}":
-                raise
-            raise AttributeError(f"module 'nystream' has no attribute {name!r}") from None
+        missing = AttributeError(f"module 'nystream' has no attribute {name!r}")
+        if name.startswith("__") or not name.isidentifier():
+            raise missing
+        with _one_at_a_time:
+            for home, names in _HOMES.items():
+                if name in names:
+                    found = globals()[name] = getattr(_import_module(f"nystream.{home}"), name)
+                    return found
+            try:
+                return _import_module(f"nystream.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"nystream.{name}":
+                    raise
+                raise missing from None
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
 
 
 __all__ = [

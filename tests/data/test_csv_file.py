@@ -30,7 +30,12 @@ def test_separators_in_quotes_do_not_count(path):
         ("", "is empty"),
         ("1,2\n3,4\n", "begins with numbers"),
         ("a,a\n1,2\n", "several columns named 'a'"),
-        ("# made by hand\na,b\n1,2\n", "begins with '# made by hand'; take out what stands before the line of names"),
+        (
+            "# made by hand\na,b\n1,2\n",
+            "begins with '# made by hand', but must with the names .*: grep -v '.#' data.csv",
+        ),
+        ("sep=;\na;b\n1;2\n", "begins with 'sep=;', but must with the names of its columns: tail -n .2 data.csv"),
+        ("2024-01-01 00:00:00,1.5,2\n2024-01-01 01:00:00,1.6,2\n", "begins with numbers"),
         ("a,b\n1,2\n1,2,3\n", "data.csv, line 3 has 3 fields, but the first line names 2"),
         ('a,b\n1,"2\n2"\n1,2,3\n', "line 4 has 3 fields"),
         ("A report\na,b\n1,2\n", "line 2 has 2 fields, but the first line names 1"),

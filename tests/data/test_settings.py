@@ -57,3 +57,7 @@ def test_lists_of_names():
     assert names_in("Load, MW", ("Load, MW", "b")) == ("Load, MW",)
     assert names_in('"Load, MW", b') == ("Load, MW", "b")
     assert names_in(("Load, MW", "b")) == ("Load, MW", "b")
+
+
+def test_nothing_given_is_no_name_though_a_column_has_none():
+    assert names_in("", {"", "a"}) == ()

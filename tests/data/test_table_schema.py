@@ -136,3 +136,9 @@ def test_places_are_named(write_csv, hours):
         "1 row with missing fields left out",
         "4 missing rows passed over",
     )
+
+
+@pytest.mark.parametrize("written", ["{:.2f} W", "${:,.2f}"])
+def test_numbers_with_units_are_told_of(write_csv, hours, written):
+    path = write_csv({"t": hours(40), "a": range(40), "b": [written.format(i + 0.5) for i in range(40)]})
+    assert any("take out what stands beside the numbers" in note for note in find_reader(read_table(path), ["a"])[1])

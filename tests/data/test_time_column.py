@@ -64,6 +64,12 @@ def test_a_clock_that_is_not_exact(table):
     assert find_time(table(t=stamps, a=range(200)))[0].note == "time is 't', a row about every 10 seconds"
 
 
+def test_a_time_that_never_changes_is_not_when_rows_were_measured(table):
+    written = table(start=["2024-01-01"] * 20, when=rows(20), a=range(20))
+    found, others = find_time(written)
+    assert (found.name, others) == ("when", ["start"])
+
+
 def test_what_is_refused(table):
     def refused(words, stamps, named=None):
         with pytest.raises(ValueError, match=words):
@@ -72,6 +78,8 @@ def test_what_is_refused(table):
     refused("'t' comes again in 26 rows; give each series a file of its own, or", [*rows(14), *rows(14), *rows(12)])
     refused("'t' is not in order, see line 3; sort the rows, oldest first", rows()[::-1])
     refused("'t' is not in order", np.random.default_rng(0).permutation(rows()).tolist())
+    days = [rows(240)[24 * day : 24 * day + 24] for day in range(10)]
+    refused("'t' is not in order, see line 26; sort", [stamp for day in days[::-1] for stamp in day])
     refused("has less than two times", rows(1))
     random = np.random.default_rng(0).exponential(10, 200).cumsum()
     refused(

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from nystream import state as states
-from nystream import testing
+import nystream.state as states
+import nystream.testing as testing
 from nystream.bench import check
 from nystream.bench.settings import Advance, Part, Settings, Target
 from nystream.bench.sizes import Sizes, build_attention

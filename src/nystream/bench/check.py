@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nystream import testing
+import nystream.testing as testing
 from nystream.bench.contenders import Contender
 from nystream.bench.sizes import double
 from nystream.models.stream_model import StreamModel

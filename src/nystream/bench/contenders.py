@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nystream import state as states
+import nystream.state as states
 from nystream.models.stream_model import StreamModel
 
 FAMILIES = {"co-fixed-single": "co-fixed", "co-cont-single": "co-cont", "co-full-single": "co-full"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nystream import state as states
+import nystream.state as states
 
 FORMATS = (".pdf", ".png", ".svg")
 # Told apart by everybody, and in grey.

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from nystream import state as states
+import nystream.state as states
 from nystream.version import __version__
 
 PACKAGE = Path(__file__).resolve().parents[1]

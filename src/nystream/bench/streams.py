@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench import check
 from nystream.bench.settings import Advance, Part, Settings, Target
 from nystream.bench.sizes import build_model, tokens

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nystream import testing
+import nystream.testing as testing
 from nystream.bench import check
 from nystream.bench.alone import LARGE, TOKENS, flat, kernel
 from nystream.bench.contenders import Pooled

@@ -15,8 +15,8 @@ from rich.table import Table
 from tyro.conf import arg
 
 import nystream as ns
-from nystream import costs
-from nystream import state as states
+import nystream.costs as costs
+import nystream.state as states
 from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench.record import require_writable
 from nystream.bench.timing import threads
 from nystream.cli.folders import require_folder

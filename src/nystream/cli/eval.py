@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench.record import require_writable
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table

@@ -13,7 +13,7 @@ from rich.table import Table as Lines
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.cli.folders import require_folder

@@ -8,7 +8,7 @@ from continual.module import CoModule  # type: ignore[import-untyped]
 from continual.transformer import RetroactiveUnity  # type: ignore[import-untyped]
 from torch import Tensor
 
-from nystream import state as states
+import nystream.state as states
 from nystream.compat.stateful import Continual
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import one_of
 from nystream.layers import checks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nystream import state as states
+import nystream.state as states
 from nystream.costs.flops import flops
 from nystream.costs.memory import memory
 

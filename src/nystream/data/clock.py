@@ -14,7 +14,8 @@ SECONDS, MILLISECONDS, MICROSECONDS, NANOSECONDS = "seconds", "milliseconds", "m
 EPOCHS = {SECONDS: 1e6, MILLISECONDS: 1e3, MICROSECONDS: 1.0, NANOSECONDS: 1e-3}  # microseconds in one
 SINCE, UNTIL = 3.2e14, 4.2e15  # microseconds of 1980 and 2103, between which a number is taken for a time
 DIGITS = {"%Y%m%d": 8, "%Y%m%d%H": 10, "%Y%m%d%H%M": 12, "%Y%m%d%H%M%S": 14}  # and how many there are
-LOOSE = 0.1  # of a step: months differ by less, and so do clocks that are not exact
+LOOSE = 0.1  # of a step: months differ by less
+JITTER = 0.25  # of a step, by which the next row may be early or late: clocks are not exact
 
 EPOCH, MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
@@ -95,7 +96,7 @@ def place(last: int, now: int, step: int) -> Place:
     """Where a row measured at `now` belongs after one measured at `last`, all in microseconds."""
     exact = (now - last) / step
     steps = max(0, round(exact))
-    return Place(steps, steps > 0 and abs(exact - steps) <= LOOSE * steps)
+    return Place(steps, steps > 0 and abs(exact - steps) <= max(LOOSE * steps, JITTER * (steps == 1)))
 
 
 def amount(step: np.timedelta64) -> str:

@@ -47,9 +47,15 @@ def header_of(path: Path, separator: str) -> list[str]:
     names = [name.strip() for name in next(_rows(path, separator), (0, []))[1]]
     if not any(names):
         raise ValueError(f"{path} is empty: it needs a first line with the names of its columns")
+    plain = f"{shlex.quote(path.name)} > plain.csv"
     if names[0].startswith("#"):
-        raise ValueError(f"{path} begins with {names[0]!r}; take out what stands before the line of names, and its '#'")
-    if all(_is_number(name) for name in names):
+        raise ValueError(
+            f"{path} begins with {names[0]!r}, but must with the names of its columns; where that line has none: "
+            f"grep -v '^#' {plain}"
+        )
+    if names[0].startswith("sep="):
+        raise ValueError(f"{path} begins with {names[0]!r}, but must with the names of its columns: tail -n +2 {plain}")
+    if any(_is_number(name) and "." in name for name in names) or all(_is_number(name) for name in names):
         raise ValueError(f"{path} begins with numbers, but its first line must have the names of its columns")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench.plot import BLUE, GREY, ORANGE, STYLE, require
 from nystream.data.forecast import Forecast, level
 from nystream.data.labelled import Labelled

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nystream import state as states
+import nystream.state as states
 from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data.problem import PartName, Problem, Scores

@@ -140,7 +140,7 @@ def names_in(given: Names, known: Collection[str] = ()) -> tuple[str, ...]:
     """The names of a list like a,b; one that is `known` as it is written, or stands in quotes, may have commas."""
     if isinstance(given, tuple):
         return given
-    if given in known:
+    if given and given in known:  # nothing given is no name, though a column may have none
         return (given,)
     fields = next(csv.reader([given], skipinitialspace=True), [])
     return tuple(name.strip() for name in fields if name.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -140,7 +141,10 @@ def _column(table: Table, name: str, decimal: str, categorical: bool, wanted: bo
     there = [category(field) for field in table.values(name)[:rows] if field is not None]
     met = sorted(set(there))
     if len(met) > CATEGORIES:
-        return f"is text of {len(met)} different values, such as {there[0]!r}; at most {CATEGORIES} can be categories"
+        unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", there[0].strip())
+        way = "take out what stands beside the numbers" if unit else f"at most {CATEGORIES} can be categories"
+        return f"is text of {len(met)} different values, such as {there[0]!r}; {way}"
     if len(met) < 2:
-        return (f"is {met[0]!r} in every row" if met else "is empty") + " that is trained on" * (rows < len(table))
+        trained = " in every row that is trained on" if rows < len(table) else ""
+        return f"is {met[0]!r}{trained or ' in every row'}" if met else f"is empty{trained}"
     return Column(name, tuple(met), float(met.index(max(met, key=there.count))))

@@ -37,7 +37,10 @@ def find_time(table: Table, named: str | None = None, form: str = "") -> tuple[T
         time_forms.check_form(form)
     chosen = named if named != NO_TIME or named in table.names else None
     if named is None:
-        chosen = next((name for name in table.names if _is_time(table, name, form)), None)
+        found = [name for name in table.names if _is_time(table, name, form)]
+        # One that never changes says when the table was written.
+        moving = [name for name in found if len(set(table.sample(name, time_forms.SAMPLE))) > 1]
+        chosen = next(iter(moving or found), None)
     if form and chosen is None:
         raise ValueError(f"time_format={form!r} fits no column of {table.name}; name the column with --time")
     others = [name for name in table.names if name != chosen and _is_time(table, name, "")]
@@ -86,11 +89,12 @@ def _timed(table: Table, name: str, form: str) -> TimeColumn:
     if again > MANY * len(known):
         raise ValueError(
             f"{where} comes again in {counted(again, 'row')}; give each series a file of its own, "
-            f"or, where a date and an hour are two columns, write them as one"
+            f"or, where a date and an hour are two columns, write them as one; --time names another column"
         )
-    falls = apart < np.timedelta64(0)
-    if falls.sum() > MANY * len(known):
-        line = table.line(int(rows[1:][falls][0]))
+    # Where whole days are in disorder, few rows are earlier than the one before, but many earlier than one before.
+    late = known < np.maximum.accumulate(known)
+    if late.sum() > MANY * len(known):
+        line = table.line(int(rows[late][0]))
         raise ValueError(f"{where} is not in order, see {line}; sort the rows, oldest first")
     step = clock.step_of(stamps)
     if step is None:

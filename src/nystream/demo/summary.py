@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nystream import costs
+import nystream.costs as costs
 from nystream.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW, errors
 from nystream.models import StreamModel
 from nystream.progress import naming, track

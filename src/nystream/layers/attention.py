@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import AttentionConfig
 from nystream.layers import checks
 from nystream.ops.attention import co_cont_retro, nystrom, nystrom_fixed

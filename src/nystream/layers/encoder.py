@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import EncoderConfig
 from nystream.layers import checks
 from nystream.layers.block import EncoderBlock

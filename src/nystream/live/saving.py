@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nystream import state as states
+import nystream.state as states
 from nystream.live.session import Session
 
 FORMAT = "nystream-session-2"

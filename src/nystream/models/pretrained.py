@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import ModelConfig, ModelInfo
 from nystream.version import __version__
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import AttentionConfig, ModelConfig, ModelInfo
 from nystream.config.attention import Pinv
 from nystream.config.model import with_variant

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from nystream import costs
-from nystream import state as states
+import nystream.costs as costs
+import nystream.state as states
 from nystream.bench import record as origin
 from nystream.reproduce.cells import Cell
 from nystream.reproduce.problems import Loaded, Problem, Run, problem

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nystream import state as states
+import nystream.state as states
 
 Record = dict[str, Any]
 

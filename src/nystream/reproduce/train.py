@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nystream import state as states
+import nystream.state as states
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.models import StreamModel
 from nystream.reproduce.cells import Cell

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from nystream import state as states
+import nystream.state as states
 
 WHAT = "the snapshot"
 

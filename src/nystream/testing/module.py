@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.layers.attention import MultiheadAttention
 from nystream.ops.attention import reference
 

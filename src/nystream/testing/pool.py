@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nystream import state as states
+import nystream.state as states
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream import inputs
 from nystream.stream.backends import NAMES, choose

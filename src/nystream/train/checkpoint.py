@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nystream import state as states
+import nystream.state as states
 
 FILE = "checkpoint.safetensors"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nystream import state as states
+import nystream.state as states
 from nystream.reproduce import paper
 from nystream.reproduce.report import compare
 from nystream.reproduce.report.compare import Comparison, blocks

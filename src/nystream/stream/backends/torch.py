@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nystream import state as states
+import nystream.state as states
 
 # A call of `step` takes about as long as this many bytes take to be copied there and back.
 BYTES_PER_CALL = 2_000_000
