@@ -50,7 +50,7 @@ class Thumos14(Problem):
         if cell.layers == 1:
             return TrainConfig(epochs=12, batch_size=8, lr=3e-4, weight_decay=0.05, piece=256, short=1.0)
         # A stack learns from the newest row of windows. They overlap, so that an epoch takes a quarter of them.
-        return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=1e-4, weight_decay=0.05, short=0.2)
+        return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=2e-4, weight_decay=0.05, short=0.2)
 
     def options(self, cell: Cell) -> dict[str, Any]:
         return {"ff_dim": 1024, "dropout": 0.2}
