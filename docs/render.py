@@ -164,8 +164,8 @@ def results_page() -> str:
 def search() -> str:
     """The settings that were tried before the tables were run, by their validation scores.
 
-    Splits differ in how hard they are, so a score is the mean of the runs that all rows of its task and depth have.
-    Bold is the setting of the tables.
+    Splits differ in how hard they are, so rows are compared by the mean of the runs that all of a task and depth have;
+    the mean of all its own runs stands beside it where a row has more. Bold is the setting of the tables.
     """
     found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "search").glob("*.json"))]
 
@@ -175,12 +175,16 @@ def search() -> str:
     def runs(one: Any) -> list[tuple[int, int]]:
         return [(run["split"], run["seed"]) for run in one["runs"]]
 
+    def score(values: list[float]) -> str:
+        mean = fmean(values)
+        return f"{mean:.4f}" if mean > 0.1 else f"{mean * 1e3:.3f}e-3"
+
     shared = {key: set.intersection(*(set(runs(one)) for one in found if kind(one) == key)) for key in map(kind, found)}
     rows = []
     for one in sorted(found, key=lambda one: (kind(one), one["cell"]["model"], one["budget"]["lr"], one["name"])):
         cell, budget, values = one["cell"], one["budget"], one["valid"][one["metric"]]["values"]
         mark = "**" if results(one["name"])["budget"] == budget else ""
-        score = fmean(value for value, run in zip(values, runs(one), strict=True) if run in shared[kind(one)])
+        some = [value for value, run in zip(values, runs(one), strict=True) if run in shared[kind(one)]]
         rows.append(
             [
                 cell["task"] + (f", {cell['tokens']}" if cell["task"] == "electricity" else ""),
@@ -188,11 +192,12 @@ def search() -> str:
                 f"`{cell['model']}`",
                 f"{budget['lr']:g}",
                 f"{budget['epochs']} × {one['training']['phases'][0]['steps_per_epoch']} × {budget['batch_size']}",
-                str(len(shared[kind(one)])),
-                f"{mark}{f'{score:.4f}' if score > 0.1 else f'{score * 1e3:.3f}e-3'}{mark}",
+                f"{mark}{score(some)}{mark} ({len(some)})",
+                f"{mark}{score(values)}{mark} ({len(values)})" if len(values) > len(some) else "",
             ]
         )
-    return table(["task", "blocks", "model", "lr", "epochs × updates × batch", "runs", "validation"], rows)
+    head = ["task", "blocks", "model", "lr", "epochs × updates × batch", "validation (runs)", "all its runs"]
+    return table(head, rows)
 
 
 def converted() -> str:

@@ -97,7 +97,8 @@ def test_every_question_is_asked():
         ("setting", "distilled from full attention"), ("setting", "ridge, λ = 0.01"), ("landmarks", "m = 16"),
     } <= labels  # fmt: skip
     assert [one.label for one in headline(found)] == [
-        "CoNy-Fix − Co, 1 block", "CoNy-Cont − Co, 1 block", "CoNy-Fix − Co, 2 blocks", "CoNy-Cont − Co, 2 blocks",
+        "CoNy-Fix − Co, 1 block", "CoNy-Fix, distilled − Co, 1 block", "CoNy-Cont − Co, 1 block",
+        "CoNy-Fix − Co, 2 blocks", "CoNy-Fix, distilled − Co, 2 blocks", "CoNy-Cont − Co, 2 blocks",
     ]  # fmt: skip
     (distilled,) = (one for one in found if one.label.startswith("distilled") and one.kind == "CoNy-Fix, 1 block")
     assert distilled.verdict == "better"

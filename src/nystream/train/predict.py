@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+import nystream.state as states
+from nystream.config import ModelConfig
 from nystream.layers.modes import evaluating
 from nystream.models import StreamModel
 from nystream.progress import Advance, track
@@ -111,14 +113,24 @@ def _last(model: StreamModel, x: Tensor) -> Tensor:
 
 
 def _all(model: StreamModel, x: Tensor, lengths: Tensor, advance: Advance) -> Tensor:
-    """After every token of streams x [B, T, input_dim]."""
+    """After every token of streams x [B, T, input_dim], the longest first."""
     state, longest = model.init_state(x.shape[0]), int(lengths.max())
-    outputs = [model.head.weight.new_zeros(x.shape[0], 0, model.config.output_dim)]
-    piece = max(PIECE // model.config.update_size, 1) * model.config.update_size
-    for at in range(0, longest, piece):
-        part = _placed(model, x[:, at : min(at + piece, longest)])
-        left = (lengths - at).clamp(min=0, max=part.shape[1]).to(part.device)
-        y, state = model.steps(part, state, lengths=left)
-        outputs.append(y)
+    outputs = model.head.weight.new_zeros(x.shape[0], longest, model.config.output_dim)
+    at = 0
+    while at < longest:
+        alive = int((lengths > at).sum())
+        piece = slice(at, at + _piece(model.config, int(lengths[alive - 1]) - at, longest - at))
+        part = _placed(model, x[:alive, piece])
+        left = (lengths[:alive] - at).clamp(max=part.shape[1]).to(part.device)
+        outputs[:alive, piece], state = model.steps(part, states.select(state, slice(alive)), lengths=left)
+        at = piece.stop
         advance(part.shape[1])
-    return torch.cat(outputs, 1)
+    return outputs
+
+
+def _piece(config: ModelConfig, shortest: int, longest: int) -> int:
+    """How many tokens are taken at once: up to where the shortest stream ends, so that streams that have ended cost
+    nothing; but no fewer than a window, which pieces have to carry, and no more than memory is meant for."""
+    r = config.update_size
+    most = max(PIECE // r, 1) * r
+    return min(max(shortest, -(-config.window // r) * r), most, longest)

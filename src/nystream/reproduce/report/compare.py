@@ -140,7 +140,7 @@ def best_baseline(table: Table) -> Record | None:
 
 
 def headline(found: Sequence[Comparison]) -> list[Comparison]:
-    """CoNy-Fix and CoNy-Cont against Co, at every depth."""
+    """CoNy-Fix and CoNy-Cont, distilled ones too, against Co, at every depth."""
     return [one for one in found if one.part == "models" and (one.first.model, one.second.model) in HEADLINE]
 
 
@@ -153,6 +153,10 @@ def _pairs(table: Table) -> Iterator[tuple[str, str, str, Record, Record]]:
                 if first is not None and second is not None:
                     label = f"{first.label} − {second.label}, {blocks(layers)}"
                     yield "models", kind, label, first, second
+                taught = table.distilled(pair[0], layers)
+                if pair in HEADLINE and taught is not None and second is not None:
+                    label = f"{taught.label}, distilled − {second.label}, {blocks(layers)}"
+                    yield "models", kind, label, taught, second
     for (model, layers), one in table.cells.items():
         if layers > 1 and (model, 1) in table.cells:
             yield "models", DEPTH, f"{one.label}, {blocks(layers)} − 1", one, table.cells[model, 1]

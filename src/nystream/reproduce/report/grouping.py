@@ -42,6 +42,11 @@ class Table:
             found[own.landmarks] = own
         return {m: found[m] for m in sorted(m for m in found if m is not None)}
 
+    def distilled(self, model: str, layers: int) -> Record | None:
+        """The cell that learned from full attention and is the table's own in all else."""
+        same = (one for one in self.others if (one[0].model, one[0].layers) == (model, layers))
+        return next((one for one, differs in same if differs == {"distilled": True}), None)
+
     def ablations(self) -> list[tuple[Record, Mapping[str, Any]]]:
         return [(one, differs) for one, differs in self.others if set(differs) != {"landmarks"}]
 
