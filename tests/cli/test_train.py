@@ -129,8 +129,72 @@ def test_the_same_command_finds_its_run_again(capsys):
     first, second = trained(capsys, *arguments), trained(capsys, *arguments)
     assert first.splitlines()[-8:] == second.splitlines()[-8:]
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
-    err = refused(capsys, *arguments, "--out", "runs/data", "--horizon", "3")
-    assert "holds a run of other settings" in err
+    err = refused(capsys, *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
+    assert "out=runs/data holds a run of other settings: horizon is 1 there and 3 here; give another folder" in err
+
+
+def test_a_run_that_lacks_a_newer_setting_goes_on(capsys, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", "co-full", "--out", "run"]
+    trained(capsys, *arguments)
+    config = tmp_path / "run" / "config.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("teacher")))
+    trained(capsys, *arguments)
+
+
+def test_a_teacher(capsys, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total"]
+    trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
+    alone = trained(capsys, *arguments, "--out", "alone")
+    assert "learning from" not in alone
+    for given in ("full", "full/model"):
+        out = trained(capsys, *arguments, "--out", f"of-{given.replace('/', '-')}", "--teacher", given)
+        assert f"learning from {tmp_path / given} too\n" in out
+    first, second, plain = (
+        StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("of-full", "of-full-model", "alone")
+    )
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+    assert not all(torch.equal(x, plain[name]) for name, x in first.items())
+    assert tomllib.loads((tmp_path / "of-full" / "config.toml").read_text())["teacher"] == str(tmp_path / "full")
+    trained(capsys, *arguments, "--out", "of-full", "--teacher", "full")  # done: nothing is refused
+
+
+def test_a_teacher_of_unknown_or_other_rows_is_doubted(capsys, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total"]
+    trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
+    (tmp_path / "full" / "model").rename(tmp_path / "lone")
+    assert "too; nothing says what it was trained on" in trained(capsys, *arguments, "--teacher", "lone")
+    table("more.csv", count=170)
+    trained(capsys, "more.csv", "--target", "total", "--variant", "co-full", "--out", "later")
+    assert "too; it was trained on other rows" in trained(capsys, *arguments, "--teacher", "later")
+
+
+def test_a_teacher_of_something_else_is_refused(capsys):
+    table(other=[i % 13 for i in range(160)])
+    trained(capsys, "data.csv", "--target", "other", "--variant", "co-full", "--out", "full")
+    err = refused(capsys, "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
+    assert "teacher is a model of something else: " in err
+    assert "labels is other there and total here; train it on this source, with the same options" in err
+    err = refused(capsys, "data.csv", "--target", "total", "--teacher", "nowhere", *SMALL)
+    assert "teacher: " in err
+    assert "nowhere is not a folder" in err
+
+
+def test_classes_from_a_teacher(capsys, tmp_path):
+    generator = np.random.default_rng(0)
+    for kind in ("a", "b"):
+        for i in range(12):
+            (tmp_path / "clips" / kind).mkdir(parents=True, exist_ok=True)
+            np.save(
+                tmp_path / "clips" / kind / f"{i}.npy", generator.normal(kind == "b", 1, (20, 3)).astype(np.float32)
+            )
+    trained(capsys, "clips", "--variant", "co-full", "--out", "full")
+    out = trained(capsys, "clips", "--out", "taught", "--teacher", "full")
+    assert f"learning from {tmp_path / 'full'} too\n" in out
+    assert "other rows" in trained(capsys, "clips", "--out", "third", "--teacher", "full", "--seed", "5")
 
 
 def test_data_that_have_grown_are_another_run(capsys, tmp_path):

@@ -16,8 +16,11 @@ from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
 from nystream.data.open_source import open_source
 from nystream.data.reader import Policy
-from nystream.data.run import CONFIG, PLOTS, Result, free_folder, resolved, train
+from nystream.data.run import PLOTS, Result, resolved, train
+from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, TaskName, Variant, read_config
+from nystream.live import models
+from nystream.models import StreamModel
 
 RUNS = Path("runs")
 
@@ -34,6 +37,7 @@ class Train:
         nystream train demand.csv --target total --horizon 24   # 24 rows ahead
         nystream train features/                    # classes of frames or files
         nystream train sounds/ --window 100         # classes of audio files
+        nystream train demand.csv --target total --teacher runs/full
         nystream train --config runs/demand/config.toml --out again
     """
 
@@ -85,6 +89,8 @@ class Train:
     """Blocks."""
     stack: Annotated[Literal["deep", "paper"] | None, usual(Settings.stack, "deep|paper")] = None
     """Several blocks: deep streams every one of them, paper gives the window model's output."""
+    teacher: Annotated[Path | None, usual("none", "RUN")] = None
+    """Learn from the model of this run too, such as one of --variant co-full on the same data."""
     epochs: Annotated[int | None, usual(Settings.epochs, "E")] = None
     """Of training; fixed landmarks are then fine-tuned for half as many."""
     lr: Annotated[float | None, usual(Settings.lr, "RATE")] = None
@@ -100,16 +106,18 @@ class Train:
 
     def run(self) -> None:
         show = False if self.plain else None
-        problem = open_source(self.settings(), show)
+        given = self.settings()
+        teacher = _teacher(given.teacher) if given.teacher else None
+        problem = open_source(given, show)
         for note in problem.notes:
             _say(note)
-        settings = resolved(self.settings(), problem)
+        settings = resolved(given, problem)
         usual_place = RUNS / _name(settings)
         out = free_folder(settings, problem, usual_place) if self.out is None else self.out
         if self.out is None and out != usual_place:
             _say(f"{usual_place} holds a run of other settings or other data: this one goes to {out}")
         try:
-            result = train(settings, problem, out, _say, show)
+            result = train(settings, problem, out, _say, show, teacher)
         except KeyboardInterrupt:
             print(f"What is done is in {out}; the same command goes on.", file=sys.stderr)
             raise
@@ -127,6 +135,8 @@ class Train:
         given = {name: value for name, value in vars(self).items() if name in fields and value is not None}
         if self.source is not None:
             given["source"] = str(self.source.expanduser().resolve())
+        if self.teacher is not None:
+            given["teacher"] = str(self.teacher.expanduser().resolve())
         held = read_config(self.config) if self.config is not None else {}
         try:
             return Settings(**held | given)
@@ -136,6 +146,13 @@ class Train:
 
 def _name(settings: Settings) -> str:
     return Path(settings.source).stem
+
+
+def _teacher(run: str) -> StreamModel:
+    try:
+        return models.load(run)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"teacher: {error}") from error
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,6 @@ from nystream.config import ModelInfo
 from nystream.data.clips import Clips, split
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.train import Classification, Detection, StreamData, metrics
-from nystream.train.tasks import Task
 
 PARTS = ("train", "valid", "test")
 
@@ -26,7 +25,7 @@ class Labelled(Problem):
     clips: Clips
     info: ModelInfo
     notes: tuple[str, ...]
-    task: Task
+    task: Classification | Detection
     seed: int
 
     short, dropout = 1.0, 0.1
@@ -81,7 +80,7 @@ def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | 
         raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
     if len(clips.classes) < 2:
         raise ValueError(f"{clips.folder} has one class, {clips.classes[0]!r}, but there is nothing to tell apart")
-    task: Task = Classification()
+    task: Classification | Detection = Classification()
     several = clips.several if several is None else several
     if clips.labelling == "detection":
         kind: Literal["softmax", "sigmoid"] = "sigmoid" if several else "softmax"

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.train import StreamData
-from nystream.train.tasks import Task
+from nystream.train.tasks import Classification, Detection, Forecasting
 
 PartName = Literal["train", "valid", "test", "all"]
 SHARES = (0.8, 0.1, 0.1)  # of train, valid and test
@@ -29,7 +29,7 @@ class Problem(ABC):
         dropout: what its models are trained with unless told.
     """
 
-    task: Task
+    task: Classification | Detection | Forecasting
     info: ModelInfo
     notes: tuple[str, ...]
     short: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,9 @@ from torch import Tensor
 import nystream.state as states
 from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
+from nystream.data import lesson
 from nystream.data.problem import PartName, Problem, Scores
+from nystream.data.run_folder import CONFIG, check_folder, config_text
 from nystream.data.settings import Settings
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
@@ -26,8 +28,9 @@ from nystream.train.data import StreamData
 from nystream.train.log import METRICS
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
+from nystream.train.tasks import Task
 
-CONFIG, SCORES, MODEL, CHECKPOINTS, PLOTS = "config.toml", "scores.json", "model", "checkpoints", "plots"
+SCORES, MODEL, CHECKPOINTS, PLOTS = "scores.json", "model", "checkpoints", "plots"
 WINDOW, LEAST_WINDOW = 64, 4  # unless told: the first, or less where streams are short
 FEWEST, MOST = 40, 200  # updates an epoch: a small source is gone through several times, a large one in part
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
@@ -35,6 +38,14 @@ TOKENS = 20_000  # that landmarks are clustered from
 TUNING_LR = 1 / 3  # of the first phase's learning rate
 
 Say = Callable[[str], None]
+
+
+class Lessons(NamedTuple):
+    """What is learned, and by what the best epoch is chosen."""
+
+    train: StreamData
+    valid: StreamData
+    task: Task
 
 
 class Result(NamedTuple):
@@ -56,10 +67,22 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
     return dataclasses.replace(settings, landmarks=min(settings.landmarks, settings.window))
 
 
-def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, show: bool | None = None) -> Result:
-    """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was."""
+def train(
+    settings: Settings,
+    problem: Problem,
+    folder: Path,
+    say: Say = print,
+    show: bool | None = None,
+    teacher: StreamModel | None = None,
+) -> Result:
+    """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was.
+
+    `teacher` is the model of `settings.teacher`.
+    """
     settings = resolved(settings, problem)
     check_folder(settings, problem, folder)
+    if teacher is not None:
+        lesson.check(teacher, problem)
     pretrained.require()
     if settings.variant == "co-fixed":
         kmeans.require()
@@ -74,9 +97,16 @@ def train(settings: Settings, problem: Problem, folder: Path, say: Say = print, 
     if problem.task.scaled:
         _fit_changes(model, parts["train"].y)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / CONFIG, _config(settings, problem))
+    _write(folder / CONFIG, config_text(settings, problem))
     began = time.monotonic()
-    model = _trained(settings, problem, model.to(device), parts, how, folder / CHECKPOINTS, say, show)
+    lessons = Lessons(parts["train"], parts["valid"], problem.task)
+    if teacher is not None:
+        place = Path(settings.teacher)  # a run folder, or the model in it
+        doubt = lesson.doubt([place / SCORES, place.parent / SCORES], parts["train"])
+        say(f"learning from {settings.teacher} too{doubt}")
+        data, task = lesson.taught(parts["train"], problem, teacher.to(device), how)
+        lessons = lessons._replace(train=data, task=task)
+    model = _trained(settings, lessons, model.to(device), how, folder / CHECKPOINTS, say, show)
     seconds = time.monotonic() - began
     model.save_pretrained(folder / MODEL)
     _gather_metrics(folder)
@@ -143,34 +173,6 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
     return how, warm
 
 
-def check_folder(settings: Settings, problem: Problem, folder: Path) -> None:
-    """Refuse a folder that holds another run, or something else."""
-    held = folder / CONFIG
-    if held.is_file():
-        text = held.read_text(encoding="utf-8")
-        if text.partition("\n")[2] != settings.to_toml():
-            raise ValueError(f"out={folder} holds a run of other settings (see {held}); give another folder")
-        if text != _config(settings, problem):
-            raise ValueError(
-                f"out={folder} holds a run on other data: {settings.source} has changed since; give another folder"
-            )
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"out={folder} is there and holds no run; give another folder")
-
-
-def free_folder(settings: Settings, problem: Problem, base: Path) -> Path:
-    """The first of runs/NAME, runs/NAME-2, … that is free or holds a run of the same settings on the same data."""
-    number = 1
-    while True:
-        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
-        try:
-            check_folder(settings, problem, folder)
-        except ValueError:
-            number += 1
-        else:
-            return folder
-
-
 def history(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of metrics.jsonl."""
     for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
@@ -186,15 +188,14 @@ def plain_numbers(value: Any) -> Any:
 
 def _trained(
     settings: Settings,
-    problem: Problem,
+    lessons: Lessons,
     model: StreamModel,
-    parts: Mapping[PartName, StreamData],
     how: TrainConfig,
     folder: Path,
     say: Say,
     show: bool | None,
 ) -> StreamModel:
-    options: dict[str, Any] = {"task": problem.task, "tensorboard": False, "progress": show}
+    options: dict[str, Any] = {"task": lessons.task, "tensorboard": False, "progress": show}
     fixed = settings.variant == "co-fixed"
     size = (
         f"{settings.variant}, window {settings.window}"
@@ -202,7 +203,7 @@ def _trained(
     )
     say(f"{size}, {sum(x.numel() for x in model.parameters()):,} parameters")
     say(f"training{', phase 1 of 2' * fixed}: {counted(how.epochs, 'epoch')} of {how.steps_per_epoch} updates")
-    fit(model, parts["train"], parts["valid"], how, folder=folder / "phase-1", **options)
+    fit(model, lessons.train, lessons.valid, how, folder=folder / "phase-1", **options)
     if not fixed:
         return model
     tuning = dataclasses.replace(how, epochs=max(1, how.epochs // 2), lr=how.lr * TUNING_LR)
@@ -210,7 +211,7 @@ def _trained(
     each = f", for each of {blocks} blocks" if blocks > 1 else ""
     say(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(tuning.epochs, 'epoch')}{each}")
     found: StreamModel = fix_landmarks(
-        model, parts["train"], parts["valid"], config=tuning, tokens=TOKENS, folder=folder, **options
+        model, lessons.train, lessons.valid, config=tuning, tokens=TOKENS, folder=folder, **options
     )
     return found
 
@@ -228,11 +229,6 @@ def _fit_changes(model: StreamModel, y: Tensor) -> None:
         means.append(one.mean)
         scales.append(one.scale)
     scaler.set(torch.cat(means), torch.cat(scales))
-
-
-def _config(settings: Settings, problem: Problem) -> str:
-    """The config file of a run; what data it was on is a comment, of no use to other data."""
-    return f"# tokens and targets {problem.fingerprint}\n{settings.to_toml()}"
 
 
 def _gather_metrics(folder: Path) -> None:

@@ -50,6 +50,7 @@ class Settings:
         num_heads: heads of its attention.
         layers: blocks.
         stack: of several blocks, "deep" or "paper".
+        teacher: a run folder or model folder of another model on the same data, to learn from too.
         epochs: of training; fixed landmarks are fine-tuned for half as many more.
         lr: largest learning rate.
         batch_size: pieces of streams an update.
@@ -78,6 +79,7 @@ class Settings:
     num_heads: int = 4
     layers: int = 1
     stack: Literal["deep", "paper"] = "deep"
+    teacher: str = ""
     epochs: int = 12
     lr: float = 3e-3
     batch_size: int = 8
