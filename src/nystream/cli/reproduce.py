@@ -75,6 +75,9 @@ class Reproduce:
     """Run the models with fixed landmarks only, and train their landmarks on from the cluster centres."""
     distilled: bool = False
     """Run the low-rank models only, and let them learn from one with full attention too."""
+    stack: Annotated[str, arg(metavar="paper|deep")] = "paper"
+    """Of several blocks: paper gives what they give over the window; deep, for continual models only, lets every block
+    stream, which is far cheaper a step and another function."""
     window: Annotated[int, usual("the table's", "N")] = 0
     """Window n."""
     protocol: Annotated[str, usual("the table's", "NAME")] = ""
@@ -171,8 +174,8 @@ class Reproduce:
         jobs = [Job(cell, **common) for cell in self.cells(found)]
         if not jobs:
             raise ValueError(
-                f"models={self.models!r}: none is left. pinv and learned are for those with fixed landmarks, distilled "
-                f"for those with landmarks"
+                f"models={self.models!r}, layers={self.layers!r}: none is left. pinv and learned are for those with "
+                f"fixed landmarks, distilled for those with landmarks, stack for continual ones of several blocks"
             )
         return jobs
 
@@ -186,6 +189,8 @@ class Reproduce:
                 raise ValueError(f"{name}={getattr(self, name)!r} names nothing")
         if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
             raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
+        if self.stack not in ("paper", "deep"):
+            raise ValueError(f"stack={self.stack!r} must be paper or deep")
         if not 0 < self.gpus_per_cell < math.inf:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell} must be greater than 0, such as 0.25")
 
@@ -209,8 +214,9 @@ class Reproduce:
         return found
 
     def settings(self) -> Iterator[dict[str, Any]]:
-        """What of fixed landmarks differs from the paper."""
-        extra = {name: True for name in ("learned", "distilled") if getattr(self, name)}
+        """What differs from the paper."""
+        extra: dict[str, Any] = {name: True for name in ("learned", "distilled") if getattr(self, name)}
+        extra |= {"stack": self.stack} if self.stack != "paper" else {}
         for kind in (word.strip() for word in self.pinv.split(",")):
             if kind == "ridge":
                 yield from (

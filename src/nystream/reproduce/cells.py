@@ -47,6 +47,7 @@ class Cell:
         distilled: whether the model also learns from one with full attention.
         protocol: which splits: "splits" or "filtered" (GTZAN), "seeds" (the others).
         tokens: "paper", or "lags" for the richer tokens of electricity.
+        stack: of several blocks: "paper" gives what they give over the window, "deep" lets every one of them stream.
     """
 
     task: str
@@ -63,6 +64,7 @@ class Cell:
     distilled: bool = False
     protocol: str = "splits"
     tokens: str = "paper"
+    stack: Literal["paper", "deep"] = "paper"
 
     def __post_init__(self) -> None:
         one_of("model", self.model, tuple(MODELS))
@@ -84,6 +86,11 @@ class Cell:
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} is for pinv='ridge', but pinv is {self.pinv!r}")
         if self.pinv == "none" and self.method == "qk":
             raise ValueError("pinv='none' needs landmarks in pairs: method='x'")
+        one_of("stack", self.stack, ("paper", "deep"))
+        if self.stack == "deep" and not (self.layers > 1 and self.model in TWINS.values()):
+            raise ValueError(
+                f"stack='deep' is for continual models of several blocks, not {self.layers} of {self.model!r}"
+            )
         if self.distilled and self.model in FULL:
             raise ValueError(f"distilled: model {self.model!r} has full attention, which is the teacher")
 
@@ -121,6 +128,7 @@ class Cell:
         if self.method != usual.method:
             parts.append(f"by-{self.method}")
         parts += [name for name in ("learned", "distilled") if getattr(self, name)]
+        parts += ["deep"] * (self.stack == "deep")
         parts += [value for value in (self.protocol, self.tokens) if value not in (usual.protocol, usual.tokens)]
         return "-".join(parts)
 
@@ -138,7 +146,8 @@ def grid(
     """Every cell that is asked for, those that share a training one after another; no cell twice.
 
     `landmarks` None stands for the usual m. `settings` change fields of the cells that they can be applied to: other
-    inverses and learned landmarks those with fixed landmarks, distillation those with landmarks.
+    inverses and learned landmarks those with fixed landmarks, distillation those with landmarks, the deep stack
+    continual models of several blocks.
     """
     families = list(TWINS.values())
     order = sorted(models, key=lambda model: families.index(str(TWINS.get(model, model))))
@@ -148,12 +157,14 @@ def grid(
             for model in order:
                 few = None if model in FULL else usual.landmarks if m is None else m
                 for setting in settings:
-                    if _applies(model, setting):
+                    if _applies(model, depth, setting):
                         found[dataclasses.replace(usual, model=model, layers=depth, landmarks=few, **setting)] = None
     yield from found
 
 
-def _applies(model: str, setting: dict[str, Any]) -> bool:
+def _applies(model: str, layers: int, setting: dict[str, Any]) -> bool:
+    if setting.get("stack") == "deep" and not (layers > 1 and model in TWINS.values()):
+        return False
     if model not in FIXED and any(setting.get(name) for name in ("pinv", "pinv_ridge", "method", "learned")):
         return False
     return not (model in FULL and setting.get("distilled"))

@@ -150,12 +150,15 @@ def summaries(scores: Sequence[dict[str, float]]) -> dict[str, Any]:
 def operations(cell: Cell) -> dict[str, float]:
     """Of the attention in a step, by the paper's formulas and by ours, and how many times fewer than full attention.
 
-    All heads are counted as one of the whole width, as the paper does it for GTZAN and THUMOS14.
+    All heads are counted as one of the whole width, as the paper does it for GTZAN and THUMOS14. In a deep stack every
+    block costs what a single one does.
     """
-    sizes = cell.window, cell.embed_dim, cell.landmarks or 1, cell.layers
+    sizes = cell.window, cell.embed_dim, cell.landmarks or 1
+    alike, layers = (cell.layers, 1) if cell.stack == "deep" else (1, cell.layers)
     found: dict[str, float] = {}
     for kind in ("paper", "corrected"):
-        ours, whole = (costs.flops(variant, *sizes, corrected=kind == "corrected") for variant in (cell.model, "full"))
+        ours = alike * costs.flops(cell.model, *sizes, layers, corrected=kind == "corrected")
+        whole = costs.flops("full", *sizes, cell.layers, corrected=kind == "corrected")
         found[kind] = ours
         found[f"relative_{kind}"] = whole / ours
     return found

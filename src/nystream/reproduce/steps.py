@@ -85,6 +85,7 @@ def _key(cell: Cell) -> Cell:
         embed_dim=cell.embed_dim,
         num_heads=cell.num_heads,
         tokens=cell.tokens,
+        stack=cell.stack,
     )
 
 

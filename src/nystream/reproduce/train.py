@@ -102,7 +102,7 @@ def shape(problem: Problem, cell: Cell, input_dim: int) -> ModelConfig:
         pinv_ridge=cell.pinv_ridge,
     )
     options: dict[str, Any] = {"input_dim": input_dim, "output_dim": problem.output_dim, **problem.options(cell)}
-    return ModelConfig(attention=attention, layers=cell.layers, **options)
+    return ModelConfig(attention=attention, layers=cell.layers, stack=cell.stack, **options)
 
 
 def build(problem: Problem, cell: Cell, run: Run) -> StreamModel:

@@ -12,7 +12,7 @@ from nystream.reproduce import paper
 from nystream.reproduce.report.records import Group, Record
 
 # What the table's own setting has; another value makes a sweep or an ablation.
-OWN = {"pinv": "newton", "method": "qk", "learned": False, "distilled": False}
+OWN = {"pinv": "newton", "method": "qk", "learned": False, "distilled": False, "stack": "paper"}
 LETTERS = {"landmarks": "m", "window": "n", "embed_dim": "d"}
 PINV = {"exact": "exact inverse", "ridge": "ridge", "none": "no inverse", "newton": "Newton–Schulz"}
 
@@ -97,6 +97,8 @@ def say(differs: Mapping[str, Any]) -> str:
             words.append(f"{LETTERS[name]} = {value}")
         elif name == "num_heads":
             words.append(f"{value} heads")
+        elif name == "stack":
+            words.append(f"{value} stack")
         elif name in ("learned", "distilled"):
             words.append({"learned": "learned landmarks", "distilled": "distilled from full attention"}[name])
     return ", ".join(words) or "the table's own"

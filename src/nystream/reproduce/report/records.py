@@ -29,6 +29,7 @@ CELL: Mapping[str, Any] = {
     "distilled": bool,
     "protocol": tuple(PROTOCOLS),
     "tokens": tuple(TOKENS),
+    "stack": ("paper", "deep"),
 }
 OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_paper", "relative_corrected"), float)
 STEP: Mapping[str, Any] = {
