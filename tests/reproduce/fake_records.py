@@ -37,7 +37,8 @@ def cell(
     of = {
         "task": task, "model": model, "layers": layers, "landmarks": None if model in MODELS[:2] else m, "window": n,
         "embed_dim": d, "num_heads": heads, "pinv": "newton", "pinv_ridge": 0.1, "method": "qk", "learned": False,
-        "distilled": False, "protocol": "splits" if task == "gtzan" else "seeds", "tokens": "paper", **changes,
+        "distilled": False, "protocol": "splits" if task == "gtzan" else "seeds", "tokens": "paper", "stack": "paper",
+        **changes,
     }  # fmt: skip
     name = f"{task}-{layers}-{model.removesuffix('-single')}{suffix}"
     runs = [{"split": split, "seed": seed} for split in range(splits) for seed in range(seeds)]

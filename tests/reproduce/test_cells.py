@@ -19,7 +19,7 @@ SETTINGS = [
         {"method": "x"},
         *({"pinv": "ridge", "pinv_ridge": strength} for strength in (0.03, 0.1, 0.3, 1.0)),
     )
-    for extra in ({}, {"learned": True}, {"distilled": True}, {"learned": True, "distilled": True})
+    for extra in ({}, {"learned": True}, {"distilled": True}, {"learned": True, "distilled": True}, {"stack": "deep"})
 ]
 
 
@@ -53,6 +53,8 @@ def cells(draw, task="gtzan"):
     for name, sizes in (("window", (64, 65, 120)), ("embed_dim", (64, 192)), ("num_heads", (4, 16))):
         changes[name] = draw(st.sampled_from(sizes))
     protocol, layers = draw(st.sampled_from(found.protocols)), draw(st.integers(1, 3))
+    if layers > 1 and model in TWINS.values():
+        changes["stack"] = draw(st.sampled_from(["paper", "deep"]))
     return found.usual(model=model, layers=layers, protocol=protocol, **changes)
 
 
@@ -127,3 +129,14 @@ def test_settings_go_to_the_models_that_have_them():
 def test_no_landmarks_at_all_are_not_the_usual_ones():
     with pytest.raises(ValueError, match="landmarks=0"):
         list(grid(problem("gtzan").usual(), ["nystrom"], (1,), (0,)))
+
+
+def test_only_continual_models_of_several_blocks_are_deep():
+    usual = problem("gtzan").usual()
+    found = list(grid(usual, list(MODELS), (1, 2), (4,), [{"stack": "deep"}]))
+    assert {(one.model, one.layers) for one in found} == {(model, 2) for model in TWINS.values()}
+    assert problem("gtzan").cell_name(found[0]) == "gtzan-2-co-full-deep"
+    assert all(one.phase_one.stack == one.teacher.stack == "deep" for one in found)
+    for model, layers in (("full", 2), ("co-full-single", 1)):
+        with pytest.raises(ValueError, match="stack='deep' is for continual models of several blocks"):
+            problem("gtzan").usual(model=model, layers=layers, stack="deep")

@@ -1,5 +1,6 @@
 """From a cell to its record."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from nystream import costs
 from nystream.costs.tables import SIZES
+from nystream.reproduce import steps
 from nystream.reproduce.cells import MODELS
 from nystream.reproduce.job import folder_of_data, load, operations, run_baseline, summaries, wanted_baseline
 from nystream.reproduce.problems import problem
@@ -129,3 +131,21 @@ def test_where_the_data_are(monkeypatch):
         folder_of_data(None)
     monkeypatch.setenv("NYSTREAM_DATA", "there")
     assert folder_of_data(None) == Path("there")
+
+
+def test_operations_of_a_deep_stack_are_those_of_its_blocks():
+    deep = problem("gtzan").usual(model="co-fixed-single", landmarks=4, layers=2, stack="deep")
+    single, paper = (operations(dataclasses.replace(deep, layers=layers, stack="paper")) for layers in (1, 2))
+    found = operations(deep)
+    assert found["corrected"] == 2 * single["corrected"] < paper["corrected"]
+    assert found["relative_corrected"] == single["relative_corrected"]
+
+
+def test_a_deep_stack_is_trained_scored_and_timed(job, monkeypatch):
+    record = job("co-fixed-single", 2, stack="deep").run()
+    assert record["name"] == "gtzan-2-co-fixed-deep"
+    assert record["cell"]["stack"] == "deep"
+    assert len(record["training"]["phases"]) == 3
+    monkeypatch.setattr(steps, "ROUNDS", 2)
+    (timed,) = steps.time_steps([record], "nystream reproduce gtzan")
+    assert timed["step"]["backend"] == "numba"  # every block streams, so the whole step is one compiled call
