@@ -37,14 +37,6 @@ def work(tmp_path_factory):
     patch.undo()
 
 
-def refused(capsys, *arguments):
-    assert main([*arguments]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("nystream: error: ")
-    assert len(err.splitlines()) == 1
-    return err
-
-
 def test_a_table(capsys, work):
     (work / "new.csv").write_text("\n".join(rows(60, first=200)))
     assert main(["eval", "runs/data", "new.csv", "--json", "scores.json", "--plain"]) == 0
@@ -84,19 +76,17 @@ def test_a_folder(capsys, work):
     assert "mean average precision" in capsys.readouterr().out
 
 
-def test_bad_input(capsys, work):
-    assert "is not a folder" in refused(capsys, "eval", "nothing", "data.csv")
-    assert "does not exist" in refused(capsys, "eval", "runs/data", "none.csv")
-    assert "the model reads a table, but clips is a folder of feature files" in refused(
-        capsys, "eval", "runs/data", "clips"
-    )
+def test_bad_input(capsys, refused, work):
+    assert "is not a folder" in refused("eval", "nothing", "data.csv")
+    assert "does not exist" in refused("eval", "runs/data", "none.csv")
+    assert "the model reads a table, but clips is a folder of feature files" in refused("eval", "runs/data", "clips")
     (work / "short.csv").write_text("\n".join(rows(8)))
-    assert "do not fill a window of 8" in refused(capsys, "eval", "runs/data", "short.csv")
+    assert "do not fill a window of 8" in refused("eval", "runs/data", "short.csv")
     (work / "less.csv").write_text("time,total\n2024-01-01,1\n")
-    assert "has no column 'kind'" in refused(capsys, "eval", "runs/data", "less.csv")
+    assert "has no column 'kind'" in refused("eval", "runs/data", "less.csv")
     (work / "new.csv").write_text("\n".join([*rows(30)[:20], *rows(40)[25:]]))
-    assert "not even in time, line 21" in refused(capsys, "eval", "runs/data", "new.csv")
+    assert "not even in time, line 21" in refused("eval", "runs/data", "new.csv")
     assert main(["eval", "runs/data", "new.csv", "--gaps", "fill", "--plain"]) == 0
     assert "5 missing rows filled" in capsys.readouterr().out
     (work / "new.csv").write_text("\n".join(rows(30)).replace(",b", ",c"))
-    assert "'kind' is 'c', a new category" in refused(capsys, "eval", "runs/data", "new.csv")
+    assert "'kind' is 'c', a new category" in refused("eval", "runs/data", "new.csv")

@@ -9,16 +9,8 @@ from nystream.data import run as running
 from nystream.models import StreamModel
 
 
-def refused(capsys, *arguments):
-    assert main([*arguments]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("nystream: error: ")
-    assert len(err.splitlines()) == 1
-    return err
-
-
 @pytest.mark.parametrize(("variant", "stack"), [("co-cont", "deep"), ("co-full", "paper")])
-def test_landmarks_are_fitted(capsys, tmp_path, monkeypatch, variant, stack):
+def test_landmarks_are_fitted(capsys, refused, tmp_path, monkeypatch, variant, stack):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "FEWEST", 2)
     rows = [f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00,{10 * math.sin(i / 4):.3f}" for i in range(200)]
@@ -39,7 +31,7 @@ def test_landmarks_are_fitted(capsys, tmp_path, monkeypatch, variant, stack):
     assert model.info == StreamModel.from_pretrained("runs/data/model").info
     assert main(["eval", "fixed", "data.csv", "--plain"]) == 0
     capsys.readouterr()
-    assert "is there already" in refused(capsys, *arguments, "--out", "fixed")
-    assert "landmarks=0" in refused(capsys, *arguments[:3], "--landmarks", "0", "--out", "other")
-    assert "landmarks=9" in refused(capsys, *arguments[:3], "--landmarks", "9", "--out", "other")
+    assert "is there already" in refused(*arguments, "--out", "fixed")
+    assert "landmarks=0" in refused(*arguments[:3], "--landmarks", "0", "--out", "other")
+    assert "landmarks=9" in refused(*arguments[:3], "--landmarks", "9", "--out", "other")
     assert not (tmp_path / "other").exists()

@@ -51,14 +51,6 @@ def trained(capsys, *arguments):
     return out
 
 
-def refused(capsys, *arguments):
-    assert main(["train", *arguments]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("nystream: error: ")
-    assert len(err.splitlines()) == 1
-    return err
-
-
 def test_a_table_becomes_a_run(capsys, tmp_path):
     table(kind=["a", "b"] * 80, other=[i % 13 for i in range(160)])
     out = trained(capsys, "data.csv", "--target", "total", "--units", "MW")
@@ -123,13 +115,13 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
     assert "phase 2 of 2" in whole
 
 
-def test_the_same_command_finds_its_run_again(capsys):
+def test_the_same_command_finds_its_run_again(capsys, refused):
     table()
     arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
     first, second = trained(capsys, *arguments), trained(capsys, *arguments)
     assert first.splitlines()[-8:] == second.splitlines()[-8:]
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
-    err = refused(capsys, *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
+    err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
     assert "out=runs/data holds a run of other settings: horizon is 1 there and 3 here; give another folder" in err
 
 
@@ -172,13 +164,13 @@ def test_a_teacher_of_unknown_or_other_rows_is_doubted(capsys, tmp_path):
     assert "too; it was trained on other rows" in trained(capsys, *arguments, "--teacher", "later")
 
 
-def test_a_teacher_of_something_else_is_refused(capsys):
+def test_a_teacher_of_something_else_is_refused(capsys, refused):
     table(other=[i % 13 for i in range(160)])
     trained(capsys, "data.csv", "--target", "other", "--variant", "co-full", "--out", "full")
-    err = refused(capsys, "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
+    err = refused("train", "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
     assert "teacher is a model of something else: " in err
     assert "labels is other there and total here; train it on this source, with the same options" in err
-    err = refused(capsys, "data.csv", "--target", "total", "--teacher", "nowhere", *SMALL)
+    err = refused("train", "data.csv", "--target", "total", "--teacher", "nowhere", *SMALL)
     assert "teacher: " in err
     assert "nowhere is not a folder" in err
 
@@ -197,12 +189,12 @@ def test_classes_from_a_teacher(capsys, tmp_path):
     assert "other rows" in trained(capsys, "clips", "--out", "third", "--teacher", "full", "--seed", "5")
 
 
-def test_data_that_have_grown_are_another_run(capsys, tmp_path):
+def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     table()
     arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
     trained(capsys, *arguments)
     table(count=170)
-    err = refused(capsys, *arguments, *SMALL, "--out", "runs/data")
+    err = refused("train", *arguments, *SMALL, "--out", "runs/data")
     assert f"out=runs/data holds a run on other data: {tmp_path / 'data.csv'} has changed since" in err
     out = trained(capsys, *arguments)
     assert "runs/data holds a run of other settings or other data: this one goes to runs/data-2" in out
@@ -220,9 +212,9 @@ def test_names_with_commas_and_other_signs(capsys, tmp_path):
     assert StreamModel.from_pretrained("runs/data-2/model").info.labels == ("Load, MW", "größe 😀")
 
 
-def test_thousands(capsys):
+def test_thousands(capsys, refused):
     write("data.csv", {"time": stamps(160), "total": [f"{1000 + 9 * x:,.0f}" for x in load(160)]})
-    err = refused(capsys, "data.csv", "--target", "total")
+    err = refused("train", "data.csv", "--target", "total")
     assert "which may be 1900 or 1.9: say which (--decimal . or --decimal ,)" in err
     out = trained(capsys, "data.csv", "--target", "total", "--decimal", ".", "--variant", "co-full")
     assert "numbers have commas between thousands" in out
@@ -236,11 +228,11 @@ def test_thousands(capsys):
         (timedelta(seconds=10), "%m/%d/%Y %H:%M:%S", "\t", "a row every 10 seconds"),
     ],
 )
-def test_other_frequencies_and_forms(capsys, step, form, separator, words):
+def test_other_frequencies_and_forms(capsys, refused, step, form, separator, words):
     values = [str(value).replace(".", "," if separator == ";" else ".") for value in load(120)]
     write("data.csv", {"when": stamps(120, step, form), "a": values, "b": values}, separator)
     if "/" in form:
-        err = refused(capsys, "data.csv", "--target", "a")
+        err = refused("train", "data.csv", "--target", "a")
         assert "'01/01/2024 00:00:00' could be several days: say --time-format '%d/%m/%Y %H:%M:%S' or" in err
     told = ["--time-format", form] if "/" in form else []
     out = trained(capsys, "data.csv", "--target", "a,b", "--horizon", "3", "--variant", "co-full", *told)
@@ -248,7 +240,7 @@ def test_other_frequencies_and_forms(capsys, step, form, separator, words):
     assert "mean absolute error of b" in out
 
 
-def test_gaps_and_missing_values(capsys):
+def test_gaps_and_missing_values(capsys, refused):
     keep = [i for i in range(170) if i not in (50, 51, 120)]
     values, kinds = load(170), ["x", "y", None] * 60
     write(
@@ -259,10 +251,10 @@ def test_gaps_and_missing_values(capsys):
             "kind": [kinds[i] for i in keep],
         },
     )
-    err = refused(capsys, "data.csv", "--target", "total", *SMALL)
+    err = refused("train", "data.csv", "--target", "total", *SMALL)
     assert "not even in time, line 52: 2 rows are missing between 2024-01-03 01:00:00 and 2024-01-03 04:00:00" in err
     assert "--gaps fill would fill them" in err
-    err = refused(capsys, "data.csv", "--target", "total", "--gaps", "fill", *SMALL)
+    err = refused("train", "data.csv", "--target", "total", "--gaps", "fill", *SMALL)
     assert "fields that are missing, line 4: 'kind' is empty" in err
     out = trained(capsys, "data.csv", "--target", "total", "--gaps", "fill", "--missing", "fill")
     assert "3 missing rows filled" in out
@@ -277,7 +269,7 @@ def test_gaps_and_missing_values(capsys):
         ([], "source is missing"),
         (["none.csv"], "does not exist"),
         (["data.txt.gz"], "is no table"),
-        (["data.csv"], "target is missing: name the column to forecast, one of 'time', 'total'"),
+        (["data.csv"], "target is missing: name the column to forecast, one of 'total'"),
         (["data.csv", "--target", "sum"], "has no target 'sum'"),
         (["data.csv", "--target", "total", "--time", "total"], "is no column of times"),
         (["data.csv", "--target", "time"], "target 'time' is the column of times"),
@@ -299,7 +291,7 @@ def test_gaps_and_missing_values(capsys):
         (["--config", "data.csv"], "must end in .toml"),
     ],
 )
-def test_bad_input_is_one_line(capsys, tmp_path, arguments, words):
+def test_bad_input_is_one_line(refused, tmp_path, arguments, words):
     table()
     (tmp_path / "data.txt.gz").write_text("")
     (tmp_path / "bad.toml").write_text("= 3")
@@ -308,7 +300,7 @@ def test_bad_input_is_one_line(capsys, tmp_path, arguments, words):
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("")
-    assert words in refused(capsys, *arguments)
+    assert words in refused("train", *arguments)
     assert not (tmp_path / "runs").exists()
 
 
@@ -351,7 +343,7 @@ def test_several_classes_at_once(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("labels", ["frames", "files"])
-def test_a_folder_of_feature_files(capsys, tmp_path, labels):
+def test_a_folder_of_feature_files(capsys, refused, tmp_path, labels):
     folder_of_frames(tmp_path / "clips", labels)
     (tmp_path / "clips" / "broken.npz").write_text("x")
     out = trained(capsys, "clips", "--layers", "2")
@@ -362,7 +354,7 @@ def test_a_folder_of_feature_files(capsys, tmp_path, labels):
     assert model.info.labels == ("0", "1")
     drawn = {path.name for path in (tmp_path / "runs" / "clips" / "plots").iterdir()}
     assert drawn == {"loss.png", "precision.png" if labels == "frames" else "confusion.png"}
-    assert "is for a table" in refused(capsys, "clips", "--target", "x")
+    assert "is for a table" in refused("train", "clips", "--target", "x")
 
 
 def test_a_folder_of_audio(capsys, tmp_path):

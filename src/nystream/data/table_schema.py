@@ -107,7 +107,8 @@ def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], c
             if names.count(name) > 1:
                 raise ValueError(f"{what} {name!r} is named more than once")
     if not targets:
-        raise ValueError(f"target is missing: name the column to forecast, one of {listed(table.names)}")
+        some = [name for name in table.names if any(table.numbers(name, mark)[1] is None for mark in ".,")]
+        raise ValueError(f"target is missing: name the column to forecast, one of {listed(some or table.names)}")
 
 
 def _periods(stamps: NDArray[Any], step: np.timedelta64) -> tuple[float, ...]:
