@@ -194,6 +194,7 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--batch-size", "-1"], "batch_size=-1"),
         (["--window", "-8"], "window=-8"),
         (["--window", "7"], "the windows have 8 tokens, but the model's window is 7"),
+        (["--window", "9"], "window=9 is longer than the 8 tokens of a track: it never fills"),
         (["--threads", "-1"], "threads=-1"),
         (["--gpus-per-cell", "0"], "gpus_per_cell=0.0"),
         (["--data", "nowhere"], "nowhere has no gtzan_yamnet_tokens.npz"),

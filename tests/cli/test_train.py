@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 import sys
 import tomllib
 from datetime import datetime, timedelta
@@ -153,26 +154,66 @@ def test_a_teacher(capsys, tmp_path):
     trained(capsys, *arguments, "--out", "of-full", "--teacher", "full")  # done: nothing is refused
 
 
-def test_a_teacher_of_unknown_or_other_rows_is_doubted(capsys, tmp_path):
+def test_a_teacher_of_unknown_rows_is_doubted_and_so_is_its_pupil(capsys, tmp_path):
     table()
     arguments = ["data.csv", "--target", "total"]
     trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
     (tmp_path / "full" / "model").rename(tmp_path / "lone")
-    assert "too; nothing says what it was trained on" in trained(capsys, *arguments, "--teacher", "lone")
-    table("more.csv", count=170)
-    trained(capsys, "more.csv", "--target", "total", "--variant", "co-full", "--out", "later")
-    assert "too; it was trained on other rows" in trained(capsys, *arguments, "--teacher", "later")
+    doubt = "too; nothing says what it was trained on, so scores are fair only if it has not seen the test part"
+    assert doubt in trained(capsys, *arguments, "--teacher", "lone", "--out", "pupil")
+    assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", "pupil-of-a-pupil")
 
 
-def test_a_teacher_of_something_else_is_refused(capsys, refused):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--target", "other"], "labels is other there and total here; train it on this source, with the same options"),
+        (["--target", "total", "--units", "kW"], "units is kW there and nothing here"),
+        (["--target", "total", "--horizon", "2"], "horizon is 2 there and 1 here"),
+    ],
+)
+def test_a_teacher_of_something_else_is_refused(capsys, refused, options, words):
     table(other=[i % 13 for i in range(160)])
-    trained(capsys, "data.csv", "--target", "other", "--variant", "co-full", "--out", "full")
+    trained(capsys, "data.csv", *options, "--variant", "co-full", "--out", "full")
     err = refused("train", "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
     assert "teacher is a model of something else: " in err
-    assert "labels is other there and total here; train it on this source, with the same options" in err
-    err = refused("train", "data.csv", "--target", "total", "--teacher", "nowhere", *SMALL)
-    assert "teacher: " in err
-    assert "nowhere is not a folder" in err
+    assert words in err
+
+
+def test_a_teacher_that_reads_in_another_way_is_refused(capsys, refused):
+    table()
+    trained(capsys, "data.csv", "--target", "total", "--variant", "co-full", "--out", "full")
+    write("data.csv", {"time": stamps(300), "total": [x + 40 * (i > 160) for i, x in enumerate(load(300))]})
+    err = refused("train", "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
+    assert "teacher was trained on rows that were read in another way (columns" in err
+
+
+def test_a_teacher_that_is_nowhere(refused):
+    table()
+    err = refused("train", "data.csv", "--target", "total", "--teacher", "demand", *SMALL)
+    assert "demand is not a folder; give a run folder, or a model folder" in err
+
+
+def test_a_run_with_a_teacher_that_has_changed_is_refused(capsys, refused, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total"]
+    trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
+    trained(capsys, *arguments, "--teacher", "full", "--out", "pupil")
+    shutil.rmtree(tmp_path / "full")
+    trained(capsys, *arguments, "--variant", "co-full", "--seed", "1", "--out", "full")
+    err = refused("train", *arguments, "--teacher", "full", "--out", "pupil", *SMALL)
+    assert f"out=pupil holds a run with another teacher: {tmp_path / 'full'} has changed since" in err
+
+
+def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_path):
+    table()
+    trained(capsys, "data.csv", "--target", "total", "--variant", "co-full", "--out", "full")
+    (tmp_path / "run.toml").write_text('source = "data.csv"\ntarget = "total"\nteacher = "full"\n')
+    trained(capsys, "--config", "run.toml", "--out", "pupil")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["train", "--config", "../pupil/config.toml", "--out", "again", "--plain"]) == 0
+    assert f"learning from {tmp_path / 'full'} too" in capsys.readouterr().out
 
 
 def test_classes_from_a_teacher(capsys, tmp_path):

@@ -45,7 +45,7 @@ def test_finished_with_all_runs_or_more(tmp_path, splits, seeds, done):
         ({"cell": RECORD["cell"] | {"pinv_ridge": 0.3}}, "pinv_ridge is 0.1 there and 0.3 here"),
         ({"budget": {"epochs": 3, "lr": 1e-3}}, "epochs is 30 there and 3 here, lr is 0.0005 there and 0.001 here"),
         ({"data": {"file": "tokens.npz", "fingerprint": "x"}}, "fingerprint is 'abc' there and 'x' here"),
-        ({"baseline": {"task": "gtzan"}}, "baseline is None there"),
+        ({"baseline": {"task": "gtzan"}}, "it has no baseline"),
         ({"runs": runs(1, 3)}, "it is of 2 splits x 2 seeds, and this is of 1 splits x 3 seeds"),
     ],
 )

@@ -113,7 +113,7 @@ class Train:
             _say(note)
         settings = resolved(given, problem)
         usual_place = RUNS / _name(settings)
-        out = free_folder(settings, problem, usual_place) if self.out is None else self.out
+        out = free_folder(settings, problem, usual_place, teacher) if self.out is None else self.out
         if self.out is None and out != usual_place:
             _say(f"{usual_place} holds a run of other settings or other data: this one goes to {out}")
         try:
@@ -133,13 +133,13 @@ class Train:
         """Options that were given, then those of the config file, then the usual ones."""
         fields = {field.name for field in dataclasses.fields(Settings)}
         given = {name: value for name, value in vars(self).items() if name in fields and value is not None}
-        if self.source is not None:
-            given["source"] = str(self.source.expanduser().resolve())
-        if self.teacher is not None:
-            given["teacher"] = str(self.teacher.expanduser().resolve())
         held = read_config(self.config) if self.config is not None else {}
+        chosen = held | given
+        for name in ("source", "teacher"):  # so that the run's own config file means the same everywhere
+            if isinstance(chosen.get(name), str | Path) and str(chosen[name]):
+                chosen[name] = str(Path(chosen[name]).expanduser().resolve())
         try:
-            return Settings(**held | given)
+            return Settings(**chosen)
         except TypeError as error:
             raise ValueError(str(error)) from error
 
@@ -149,10 +149,9 @@ def _name(settings: Settings) -> str:
 
 
 def _teacher(run: str) -> StreamModel:
-    try:
-        return models.load(run)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"teacher: {error}") from error
+    if not Path(run).is_dir():
+        raise FileNotFoundError(f"teacher={run} is not a folder; give a run folder, or a model folder")
+    return models.load(run)
 
 
 def _say(line: str) -> None:

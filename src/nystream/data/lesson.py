@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nystream.data.problem import Problem
 from nystream.models import StreamModel
@@ -14,7 +15,8 @@ from nystream.train.data import StreamData
 from nystream.train.sampler import warm_up
 from nystream.train.tasks import Task
 
-SAME = ("task", "inputs", "labels", "horizon", "seconds", "several")  # of what teacher and pupil are about
+SAME = ("task", "inputs", "labels", "units", "horizon", "seconds", "several")  # of what teacher and pupil are about
+POLICIES = ("missing", "gaps")  # of a reader: they do not change what a token is
 
 
 def check(teacher: StreamModel, problem: Problem) -> None:
@@ -26,6 +28,14 @@ def check(teacher: StreamModel, problem: Problem) -> None:
         raise ValueError(
             f"teacher is a model of something else: {said}; train it on this source, with the same options"
         )
+    # The teacher is given the pupil's tokens: where it was trained on tokens made in another way, they tell it nothing.
+    theirs, ours = (info.reader or {} for info in (teacher.info, problem.info))
+    different = [name for name in {**theirs, **ours} if name not in POLICIES and theirs.get(name) != ours.get(name)]
+    if different:
+        raise ValueError(
+            f"teacher was trained on rows that were read in another way ({', '.join(different)}); train it on this "
+            f"source as it is now, with the same options"
+        )
 
 
 def taught(data: StreamData, problem: Problem, teacher: StreamModel, how: TrainConfig) -> tuple[StreamData, Task]:
@@ -33,18 +43,27 @@ def taught(data: StreamData, problem: Problem, teacher: StreamModel, how: TrainC
     return distilled(data, teacher, skip=warm_up(teacher.config, how)), Distillation(problem.task)
 
 
-def doubt(scores: Sequence[Path], data: StreamData) -> str:
-    """What to say of a teacher that may have seen what the new model is scored by; its run has one of these files."""
+def heard(scores: Sequence[Path]) -> list[str | None]:
+    """Hashes of all that a teacher and its own teachers learned from; None where nothing says so.
+
+    `scores` are the places where the file of its run may be.
+    """
     held = next((path for path in scores if path.is_file()), None)
-    known = None if held is None else json.loads(held.read_text(encoding="utf-8")).get("data")
-    if known == data.fingerprint:
+    known: dict[str, Any] = {} if held is None else json.loads(held.read_text(encoding="utf-8"))
+    return [known.get("data"), *known.get("heard", [])]
+
+
+def doubt(heard: Sequence[str | None], data: StreamData) -> str:
+    """What to say of a teacher that may have seen what the new model is scored by."""
+    if set(heard) == {data.fingerprint}:
         return ""
-    if known is None:
-        return "; nothing says what it was trained on, so scores are fair only if it has not seen the test part"
-    return "; it was trained on other rows, so scores are fair only if it has not seen the test part"
+    what = "nothing says what it was trained on" if None in heard else "it was trained on other rows"
+    return f"; {what}, so scores are fair only if it has not seen the test part"
 
 
 def _short(value: object) -> str:
     if not isinstance(value, tuple):
         return repr(value)
+    if not value:
+        return "nothing"
     return ", ".join(value[:3]) + (f" and {len(value) - 3} more" if len(value) > 3 else "")

@@ -80,7 +80,7 @@ def train(
     `teacher` is the model of `settings.teacher`.
     """
     settings = resolved(settings, problem)
-    check_folder(settings, problem, folder)
+    check_folder(settings, problem, folder, teacher)
     if teacher is not None:
         lesson.check(teacher, problem)
     pretrained.require()
@@ -97,13 +97,13 @@ def train(
     if problem.task.scaled:
         _fit_changes(model, parts["train"].y)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / CONFIG, config_text(settings, problem))
+    _write(folder / CONFIG, config_text(settings, problem, teacher))
     began = time.monotonic()
-    lessons = Lessons(parts["train"], parts["valid"], problem.task)
+    lessons, heard = Lessons(parts["train"], parts["valid"], problem.task), list[str | None]()
     if teacher is not None:
         place = Path(settings.teacher)  # a run folder, or the model in it
-        doubt = lesson.doubt([place / SCORES, place.parent / SCORES], parts["train"])
-        say(f"learning from {settings.teacher} too{doubt}")
+        heard = lesson.heard([place / SCORES, place.parent / SCORES])
+        say(f"learning from {settings.teacher} too{lesson.doubt(heard, parts['train'])}")
         data, task = lesson.taught(parts["train"], problem, teacher.to(device), how)
         lessons = lessons._replace(train=data, task=task)
     model = _trained(settings, lessons, model.to(device), how, folder / CHECKPOINTS, say, show)
@@ -115,7 +115,13 @@ def train(
         output, y = predict(model, parts[name], skip=warm, progress=show)
         scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
     tokens = {name: len(parts[name].x) for name in PARTS}
-    about = {"task": problem.info.task, "tokens": tokens, "data": parts["train"].fingerprint, "hardware": hardware()}
+    about: dict[str, Any] = {
+        "task": problem.info.task,
+        "tokens": tokens,
+        "data": parts["train"].fingerprint,
+        "hardware": hardware(),
+    }
+    about |= {"heard": heard} if heard else {}
     held = json.dumps(plain_numbers(scores | about), indent=2, ensure_ascii=False, allow_nan=False)
     _write(folder / SCORES, held + "\n")
     return Result(model.cpu(), problem, folder, scores, output, warm, seconds)

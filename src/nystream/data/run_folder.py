@@ -8,11 +8,13 @@ from typing import Any
 
 from nystream.data.problem import Problem
 from nystream.data.settings import Settings, read_config
+from nystream.models import StreamModel
+from nystream.train.data import fingerprint
 
 CONFIG = "config.toml"
 
 
-def check_folder(settings: Settings, problem: Problem, folder: Path) -> None:
+def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: StreamModel | None = None) -> None:
     """Refuse a folder that holds another run, or something else."""
     held = folder / CONFIG
     if held.is_file():
@@ -23,34 +25,40 @@ def check_folder(settings: Settings, problem: Problem, folder: Path) -> None:
         if different:
             said = ", ".join(f"{name} is {theirs[name]!r} there and {ours[name]!r} here" for name in different)
             raise ValueError(f"out={folder} holds a run of other settings: {said}; give another folder")
-        if held.read_text(encoding="utf-8").partition("\n")[0] != _about_data(problem):
-            raise ValueError(
-                f"out={folder} holds a run on other data: {settings.source} has changed since; give another folder"
-            )
+        for what, changed, line in (
+            ("on other data", settings.source, _data(problem)),
+            ("with another teacher", settings.teacher, _teacher(teacher)),
+        ):
+            if line not in held.read_text(encoding="utf-8"):
+                raise ValueError(f"out={folder} holds a run {what}: {changed} has changed since; give another folder")
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"out={folder} is there and holds no run; give another folder")
 
 
-def free_folder(settings: Settings, problem: Problem, base: Path) -> Path:
+def free_folder(settings: Settings, problem: Problem, base: Path, teacher: StreamModel | None = None) -> Path:
     """The first of runs/NAME, runs/NAME-2, … that is free or holds a run of the same settings on the same data."""
     number = 1
     while True:
         folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:
-            check_folder(settings, problem, folder)
+            check_folder(settings, problem, folder, teacher)
         except ValueError:
             number += 1
         else:
             return folder
 
 
-def config_text(settings: Settings, problem: Problem) -> str:
-    """The config file of a run; what data it was on is a comment, of no use to other data."""
-    return f"{_about_data(problem)}\n{settings.to_toml()}"
+def config_text(settings: Settings, problem: Problem, teacher: StreamModel | None = None) -> str:
+    """The config file of a run; what data it was on, and who taught it, are comments, of no use to other data."""
+    return _data(problem) + _teacher(teacher) + settings.to_toml()
 
 
-def _about_data(problem: Problem) -> str:
-    return f"# tokens and targets {problem.fingerprint}"
+def _data(problem: Problem) -> str:
+    return f"# tokens and targets {problem.fingerprint}\n"
+
+
+def _teacher(teacher: StreamModel | None) -> str:
+    return "" if teacher is None else f"# teacher {fingerprint(*teacher.state_dict().values())}\n"
 
 
 def _listed(value: Any) -> Any:

@@ -20,7 +20,7 @@ from nystream.reproduce.cells import Cell
 from nystream.reproduce.problems import Loaded, Problem, Run, problem
 from nystream.reproduce.store import Record
 from nystream.reproduce.train import SEEDS, Plan, budget, score, shape, train
-from nystream.train import TrainConfig
+from nystream.train import TrainConfig, WindowData
 from nystream.train.sampler import sampler
 
 
@@ -62,6 +62,9 @@ class Job:
         sampler(
             data, shape(self.problem, self.cell.phase_one, data.input_dim), self.config
         )  # refuses what does not fit
+        if isinstance(data, WindowData) and self.cell.window > data.x.shape[1]:
+            tokens = data.x.shape[1]
+            raise ValueError(f"window={self.cell.window} is longer than the {tokens} tokens of a track: it never fills")
         pairs = [(split, seed) for split in range(self.splits) for seed in range(self.seeds)]
         return {
             "cell": self.cell.to_dict(),

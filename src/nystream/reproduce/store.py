@@ -77,6 +77,6 @@ def _counts(runs: set[tuple[int, int | None]]) -> str:
 
 def _difference(part: str, theirs: Any, ours: Any) -> str:
     if not isinstance(theirs, dict) or not isinstance(ours, dict):
-        return f"{part} is {theirs!r} there and {ours!r} here"
+        return f"it has no {part}" if theirs is None else f"its {part} is none that this command writes"
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     return ", ".join(f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names)

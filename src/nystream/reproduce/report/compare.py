@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nystream.reproduce import paper
 from nystream.reproduce.report.grouping import Table, say
 from nystream.reproduce.report.records import Record, Run
+
+Part = Literal["metrics", "valid"]
 
 CONFIDENCE = 0.95
 SAME = 1e-4  # of a score: what one function computed in two ways may differ by
@@ -30,6 +32,7 @@ PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("co-fixed-single", "nystrom-fixed"),
     ),
 }
+FULL = dict(PAIRS["low rank against full attention"])  # low rank -> its full attention
 DEPTH = "two blocks against one"
 HEADLINE = {("co-fixed-single", "co-full-single"), ("co-cont-single", "co-full-single")}  # what the paper is about
 
@@ -68,6 +71,7 @@ class Comparison(NamedTuple):
     first: Record
     second: Record
     difference: Difference
+    valid: Difference | None  # on validation data; None for a baseline, which has no such scores
 
     @property
     def verdict(self) -> str:
@@ -87,13 +91,18 @@ class Comparison(NamedTuple):
         return f"{ours} updates of {size} against {theirs} of {other}"
 
 
-def difference(first: Record, second: Record, metric: str = "") -> Difference | None:
-    """None where the two share no run. A baseline that draws nothing has one run for all seeds of a split."""
-    metric = metric or first.metric
-    theirs = dict(zip(second.runs, second.metrics[metric].values, strict=True))
+def difference(first: Record, second: Record, metric: str = "", part: Part = "metrics") -> Difference | None:
+    """On test data, or on those of the part "valid"; None where the two share no run, or one has no such score.
+
+    A baseline that draws nothing has one run for all seeds of a split.
+    """
+    ours, others = (getattr(one, part).get(metric or first.metric) for one in (first, second))
+    if ours is None or others is None:
+        return None
+    theirs = dict(zip(second.runs, others.values, strict=True))
     by_split: dict[int | None, list[float]] = {}
     same = True
-    for run, value in zip(first.runs, first.metrics[metric].values, strict=True):
+    for run, value in zip(first.runs, ours.values, strict=True):
         other = theirs.get(run, theirs.get(Run(run.split, None)))
         if other is not None:
             by_split.setdefault(run.split, []).append(value - other)
@@ -130,7 +139,7 @@ def comparisons(table: Table) -> list[Comparison]:
     for part, kind, label, first, second in _pairs(table):
         known = difference(first, second)
         if known is not None:
-            found.append(Comparison(part, kind, label, first, second, known))
+            found.append(Comparison(part, kind, label, first, second, known, difference(first, second, part="valid")))
     return found
 
 

@@ -40,6 +40,14 @@ def interval(found: Difference, metric: Metric) -> str:
     return f"{low} to {high}"
 
 
+def difference(found: Difference | None, metric: Metric) -> str:
+    """+0.24 (−0.97 to +1.45)."""
+    if found is None:
+        return MISSING
+    mean = signed(metric.scale * found.mean, metric.digits)
+    return mean if found.low is None else f"{mean} ({interval(found, metric)})"
+
+
 def millions(count: float) -> str:
     """Three digits: 67.7, 0.0694."""
     return _digits(count / 1e6, 3)

@@ -30,6 +30,8 @@ READING = (
     "there is none. **the same**: every run has the same score but for rounding, as when a plain model computes over a "
     "window what its continual twin computes over the stream. Of twenty comparisons between equals, one is expected to "
     "come out as a difference by chance.",
+    "The verdict is that of test data. Beside it stands the same difference on validation data, by which epochs were "
+    "selected and settings chosen: where the two do not say the same, neither is certain.",
     "An interval is about chance in splitting and training. Other test data, such as other videos or another year, are "
     "not in it.",
     "Where the numbers come from is folded up after the last table of each part.",

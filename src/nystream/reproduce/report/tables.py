@@ -7,13 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from nystream.costs import tables as printed
 from nystream.reproduce import paper
 from nystream.reproduce.report import numbers
-from nystream.reproduce.report.compare import Comparison
+from nystream.reproduce.report.compare import FULL, Comparison, difference
 from nystream.reproduce.report.document import MISSING, Column, Grid, Row
 from nystream.reproduce.report.grouping import Table, say
 from nystream.reproduce.report.records import Record
 
 LABELS = (Column("model", False), Column("blocks"))
-DIFFERENCE = (Column("mean"), Column("95 % interval"), Column("over"), Column("verdict", False))
+DIFFERENCE = (
+    Column("mean"),
+    Column("95 % interval"),
+    Column("over"),
+    Column("verdict", False),
+    Column("on validation data"),
+)
 
 
 def result(table: Table) -> Grid:
@@ -47,14 +53,13 @@ def result(table: Table) -> Grid:
 def further(table: Table, name: str) -> Grid:
     """A second metric of the paper's table."""
     metric, beside = paper.METRICS[name], not table.group.extra
-    rows = [
-        Row(
-            (paper.MODELS[model], str(layers), *_scores(table, model, layers, name, beside)),
-            starts=layers == 1 and model != "full",
-        )
-        for model, layers in _keys(table, beside)
-    ]
-    columns = (*LABELS, *_score_columns(table, metric, beside))
+    rows = []
+    for model, layers in _keys(table, beside):
+        one, full = (table.cells.get((of, layers)) for of in (model, FULL.get(model, "")))
+        by = None if one is None or full is None else difference(one, full, name)
+        cells = (paper.MODELS[model], str(layers), *_scores(table, model, layers, name, beside))
+        rows.append(Row((*cells, numbers.difference(by, metric)), starts=layers == 1 and model != "full"))
+    columns = (*LABELS, *_score_columns(table, metric, beside), Column("ours − our full attention, 95 % interval"))
     return Grid(f"{table.group.title}: {metric.title}", columns, tuple(rows))
 
 
@@ -85,7 +90,8 @@ def _difference(one: Comparison) -> Row:
     mean = numbers.signed(metric.scale * by.mean, metric.digits)
     over = f"{by.number} {by.over if by.number > 1 else by.over[:-1]}"
     mark = one.verdict if one.verdict in ("better", "worse") else ""
-    return Row((one.label, mean, numbers.interval(by, metric), over, verdict), mark=mark)
+    valid = numbers.difference(one.valid, metric)
+    return Row((one.label, mean, numbers.interval(by, metric), over, verdict, valid), mark=mark)
 
 
 def sweep(table: Table) -> Grid | None:
