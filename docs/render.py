@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from nystream.reproduce.report import markdown, records
+from nystream.reproduce.report.grouping import tables as grouped
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -200,6 +201,32 @@ def search() -> str:
     return table(head, rows)
 
 
+def durations() -> str:
+    """How long cells were trained, by task and depth: those of the tables, and the longest of all."""
+    found = [one for one in cells() if "cell" in one.raw]
+    own = {one.name for group in grouped(found) for one in group.cells.values()}
+    rows = []
+    for task, layers in sorted({(one.group.task, one.layers) for one in found}):
+        every = [one for one in found if (one.group.task, one.layers) == (task, layers)]
+        tabled = [seconds(one) for one in every if one.name in own and one.group.protocol != "filtered"]
+        longest = max(every, key=seconds)
+        runs = max(len(one.runs) for one in every)
+        most = f"{seconds(longest):.0f} s, `{longest.name}`"
+        rows.append([task, str(layers), str(runs), f"{min(tabled):.0f} to {max(tabled):.0f} s", most])
+    device = {one.raw["training"]["device"] for one in found}
+    alone = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "laptop").glob("*.json"))]
+    told = ", ".join(f"`{one['cell']['model']}` {one['training']['seconds']:.0f} s" for one in alone if "cell" in one)
+    return (
+        f"Training of a cell on one {' or '.join(sorted(device))}, all of its runs at once:\n\n"
+        + table(["task", "blocks", "runs", "cells of the tables", "longest of all cells"], rows)
+        + f"\n\nA single run of GTZAN with one block on a CPU: {told} ({source(alone[0])})."
+    )
+
+
+def seconds(record: records.Record) -> float:
+    return float(record.raw["training"]["seconds"])
+
+
 def converted() -> str:
     record = results("convert")
     sizes = list(record["rows"][0]["errors"])
@@ -318,6 +345,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "results": readme_results,
     "results-page": results_page,
     "search": search,
+    "durations": durations,
     "converted": converted,
     "pool": pool,
     "bench": bench,

@@ -10,10 +10,12 @@ from nystream.reproduce.report.document import Bullets, Document, Figure, Grid, 
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --soft: #57606a; --line: #dfe2e6; --band: #f5f7f9;
-  --link: #0969da; --better: #e6f1fa; --worse: #fdeee3; --blue: #0072b2; --red: #d55e00; --grey: #767676; }
+  --link: #0969da; --better: #0080d01a; --worse: #ee77101f; --blue: #0072b2; --red: #d55e00; --grey: #767676;
+  --shade: #1b1f2459; }
 @media (prefers-color-scheme: dark) {
   :root { --page: #14181d; --ink: #e4e8ec; --soft: #9aa5b1; --line: #323a43; --band: #1c2229; --link: #6cb2ff;
-    --better: #17324a; --worse: #452a1a; --blue: #56b4e9; --red: #ff8a4c; --grey: #9aa5b1; }
+    --better: #2080d040; --worse: #f0682038; --blue: #56b4e9; --red: #ff8a4c; --grey: #9aa5b1;
+    --shade: #e4e8ec59; }
 }
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; }
@@ -32,6 +34,10 @@ nav ul { padding-left: 1.2rem; }
 nav li { margin: .1rem 0; }
 .scroll { overflow-x: auto; width: fit-content; max-width: 100%; margin: 1.6rem 0 .6rem;
   border: 1px solid var(--line); border-radius: 6px; }
+.scroll, .wide {
+  /* Shaded where something is out of sight: the first layer moves with it and covers the second at its end. */
+  background: linear-gradient(to left, var(--page) 1.2rem, transparent) right / 3rem 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / 1.2rem 100% no-repeat scroll; }
 .scroll:focus-visible { outline: 2px solid var(--link); }
 table { border-collapse: collapse; font-size: .86rem; line-height: 1.35; font-variant-numeric: tabular-nums;
   overflow-wrap: normal; }
@@ -42,11 +48,12 @@ thead th { white-space: normal; vertical-align: bottom; color: var(--soft); font
 .n { text-align: right; }
 tbody th { font-weight: 600; white-space: normal; min-width: 7rem; max-width: 19rem; }
 tr.heading th { max-width: none; }
-tbody th, thead th:first-child { position: sticky; left: 0; background: var(--page); }
+tbody th, thead th:first-child { position: sticky; left: 0; background-color: var(--page); }
 tr.starts > * { border-top: 1px solid var(--line); }
-tr.heading th { padding-top: .8rem; color: var(--soft); }
-tr.better > *, tr.chosen > * { background: var(--better); }
-tr.worse > * { background: var(--worse); }
+tr.heading th { padding-top: .8rem; color: var(--soft); background: none; }
+/* A tint of its row over what is beneath: the shade at the edge, or the page where a column stays in sight. */
+tr.better > *, tr.chosen > * { background-image: linear-gradient(var(--better), var(--better)); }
+tr.worse > * { background-image: linear-gradient(var(--worse), var(--worse)); }
 /* What is over all columns stays in sight while they scroll. */
 caption span, tr.heading span { display: inline-block; position: sticky; left: .55rem; max-width: calc(100vw - 4rem); }
 .note { color: var(--soft); font-size: .86rem; margin: .3rem 0; }
@@ -58,12 +65,22 @@ figcaption { color: var(--soft); font-size: .86rem; max-width: 48rem; margin-top
 @media (max-width: 40rem) {
   body { padding: 1rem .8rem 3rem; }
   h1 { font-size: 1.4rem; }
-  tbody th { min-width: 8.5rem; max-width: 11rem; }
+  tbody th { min-width: 6.5rem; max-width: 8rem; }
   th, td { padding: .3rem .5rem; }
   .wide { overflow-x: auto; }
   .wide svg.plot { min-width: 38rem; }
 }
-@media print { .scroll { overflow: visible; } details { display: none; } }
+@media print {
+  /* Paper does not scroll: all columns have to fit. */
+  .scroll, .wide { overflow: visible; background: none; }
+  .wide svg.plot { min-width: 0; }
+  table { font-size: .62rem; }
+  th, td { padding: .2rem; }
+  thead th, tbody th { min-width: 0; }
+  td:not(.n) { white-space: normal; }
+  tr, figure { break-inside: avoid; }
+  details { display: none; }
+}
 """
 
 

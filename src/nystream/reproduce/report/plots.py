@@ -20,6 +20,7 @@ from nystream.reproduce.report.grouping import Table
 from nystream.reproduce.report.labels import place
 from nystream.reproduce.report.records import Record
 
+DPI = 150  # of the layout too: hinted letters are wider or narrower at another, and labels placed by them clash
 BLUE, RED, GREY = "#0072B2", "#D55E00", "#767676"
 # Drawn in place of the page's own colours, and replaced by them in the HTML page, which may be dark.
 INK, LINE, PAGE = "#1b1f24", "#dfe2e6", "#fefefe"
@@ -47,6 +48,7 @@ CURVES = (
     ("nystrom", ":", "s"),
     ("co-cont-single", ":", "o"),
 )
+SCALES = 3  # a group of differences that reaches so many times as far as another has an axis of its own
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "text.color": INK,
@@ -61,7 +63,7 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "axes.axisbelow": True,
     "figure.facecolor": PAGE,
-    "axes.facecolor": PAGE,
+    "axes.facecolor": "none",
     "savefig.facecolor": PAGE,
     "grid.color": LINE,
     "grid.linewidth": 0.6,
@@ -111,15 +113,16 @@ def drawable(table: Table) -> dict[str, Plot]:
         ("differences", "paired differences", ("models", "baseline")),
         ("settings", "other settings minus the table's own", ("setting",)),
     ):
-        few = [one for one in found if one.part in parts]
-        if few:
+        shared = _panels([one for one in found if one.part in parts])
+        if shared:
+            scales = " Each panel has a scale of its own." if len(shared) > 1 else ""
             plots.append(
                 Plot(
                     f"{slug}-{name}",
                     f"{title}: {what}, with intervals",
                     f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no "
-                    "difference found. Hollow: no interval.",
-                    lambda figure, few=few, what=what: _differences(figure, table, few, what),  # type: ignore[misc]
+                    f"difference found. Hollow: no interval.{scales}",
+                    lambda figure, shared=shared, what=what: _differences(figure, table, shared, what),  # type: ignore[misc]
                 )
             )
     if any(len(table.sweep(*key)) > 1 for key in _swept(table)):
@@ -140,17 +143,24 @@ def drawn(plot: Plot) -> Drawn:
     """The plot in all its forms; the same records give the same bytes."""
     require()
     import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure = filled(plot)
+        png, svg = io.BytesIO(), io.BytesIO()
+        figure.savefig(png, format="png")
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    return Drawn(plot.name, png.getvalue(), svg.getvalue())
+
+
+def filled(plot: Plot) -> Any:
+    """The plot as a matplotlib figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
-        figure = Figure(layout="constrained")
-        FigureCanvasAgg(figure)  # no window, whatever the user's backend
-        plot.fill(figure)
-        png, svg = io.BytesIO(), io.BytesIO()
-        figure.savefig(png, dpi=150, format="png")
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-    return Drawn(plot.name, png.getvalue(), svg.getvalue())
+    figure = Figure(layout="constrained", dpi=DPI)
+    FigureCanvasAgg(figure)  # no window, whatever the user's backend
+    plot.fill(figure)
+    return figure
 
 
 class Drawn(NamedTuple):
@@ -166,6 +176,7 @@ class Drawn(NamedTuple):
         """An SVG element for a page: transparent, in the page's own colours, its ids its own."""
         svg = self.svg.decode()
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :].strip(), flags=re.S)
+        svg = re.sub(r'<g id="patch_1">.*?</g>', "", svg, count=1, flags=re.S)  # the figure's own background
         svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{self.name}-", svg)
         for colour, name in VARIABLES.items():
             svg = svg.replace(colour, name).replace(colour.lower(), name)
@@ -193,8 +204,9 @@ def _axes_of_cost(table: Table) -> list[tuple[str, Callable[[Record], float | No
 def _costs(figure: Any, table: Table, panels: Sequence[tuple[str, Callable[[Record], float | None]]]) -> None:
     metric = table.metric
     figure.set_size_inches(4.9 * len(panels) if len(panels) > 1 else 6.0, 4.0)
+    labels = []
     for axis, (name, cost) in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
-        points = []
+        points: list[tuple[float, float, str, str]] = []
         for (model, layers), one in table.cells.items():
             x = cost(one)
             if x is None:
@@ -216,9 +228,11 @@ def _costs(figure: Any, table: Table, panels: Sequence[tuple[str, Callable[[Reco
         axis.set_xlabel(name)
         axis.xaxis.set_major_formatter(lambda value, _: _short(value))
         axis.grid()
-        place(figure, axis, points)
+        labels.append((axis, points))
     figure.axes[0].set_ylabel(f"{metric.head}, {metric.better}")
     figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
+    for axis, points in labels:
+        place(figure, axis, points)
 
 
 def _landmarks(figure: Any, table: Table) -> None:
@@ -263,13 +277,12 @@ def _landmarks(figure: Any, table: Table) -> None:
     figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
 
 
-def _differences(figure: Any, table: Table, found: Sequence[Comparison], what: str) -> None:
-    """Models and baselines each on a scale of their own: a baseline may be far off."""
+def _differences(figure: Any, table: Table, panels: Sequence[Sequence[Comparison]], what: str) -> None:
     metric = table.metric
-    panels = [of for part in ("models", "setting", "baseline") if (of := _lines(found, part))]
-    figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in panels))
-    axes = figure.subplots(len(panels), squeeze=False, height_ratios=[len(lines) + 1 for lines in panels])[:, 0]
-    for axis, lines in zip(axes, panels, strict=True):
+    written = [_lines(panel) for panel in panels]
+    figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in written))
+    axes = figure.subplots(len(written), squeeze=False, height_ratios=[len(lines) + 1 for lines in written])[:, 0]
+    for axis, lines in zip(axes, written, strict=True):
         for row, line in enumerate(lines):
             if not isinstance(line, str):
                 _interval(axis, row, line, metric)
@@ -286,22 +299,71 @@ def _differences(figure: Any, table: Table, found: Sequence[Comparison], what: s
     figure.suptitle(f"{table.group.title}: {what}", x=0.01, ha="left", fontsize=11, weight="bold")
 
 
-def _lines(found: Sequence[Comparison], part: str) -> list[Comparison | str]:
-    """The comparisons of a part, those of a kind beneath its name."""
-    of = [one for one in found if one.part == part]
+def _panels(found: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Comparisons that share an axis: of one part, and of one scale, or else the widest would hide all others.
+
+    A kind stays together, but for single differences that are far off all others of their part.
+    """
+    panels: list[list[Comparison]] = []
+    for part in ("models", "setting", "baseline"):
+        of = [one for one in found if one.part == part]
+        usual = _usual(of)
+        kinds: dict[tuple[str, bool], list[Comparison]] = {}
+        for one in of:
+            kinds.setdefault((one.kind, _reach([one]) > usual), []).append(one)
+        shared: list[list[Comparison]] = []
+        for group in kinds.values():
+            panel = next((panel for panel in shared if _alike(_reach(panel), _reach(group))), None)
+            if panel is None:
+                shared.append([*group])
+            else:
+                panel += group
+        panels += shared
+    return panels
+
+
+def _usual(of: Sequence[Comparison]) -> float:
+    """The reach of most differences: from the middle one upwards, as far as each is of the scale of the one before."""
+    reaches = sorted(reach for one in of if (reach := _reach([one])))
+    usual = reaches[len(reaches) // 2] if reaches else 0.0
+    for reach in reaches[len(reaches) // 2 :]:
+        if not _alike(usual, reach):
+            break
+        usual = reach
+    return usual
+
+
+def _reach(of: Sequence[Comparison]) -> float:
+    """How far from 0 an axis has to go for all of them; 0 for what is the same but for rounding."""
+    by = [one.difference for one in of if not one.difference.same]
+    return max((abs(end) for one in by for end in (one.mean, one.low, one.high) if end is not None), default=0.0)
+
+
+def _alike(one: float, other: float) -> bool:
+    return not one or not other or max(one, other) <= SCALES * min(one, other)
+
+
+def _lines(panel: Sequence[Comparison]) -> list[Comparison | str]:
+    """The comparisons of a panel, those of a kind beneath its name."""
     lines: list[Comparison | str] = []
-    for kind in dict.fromkeys(one.kind for one in of):
-        title = kind.partition(",")[0] if part == "baseline" else kind  # a baseline's name may be long
-        lines += [title[0].upper() + title[1:], *(one for one in of if one.kind == kind)]
+    for kind in dict.fromkeys(one.kind for one in panel):
+        of = [one for one in panel if one.kind == kind]
+        title = kind.partition(",")[0] if of[0].part == "baseline" else kind  # a baseline's name may be long
+        lines += [title[0].upper() + title[1:], *of]
     return lines
 
 
 def _interval(axis: Any, row: int, line: Comparison, metric: paper.Metric) -> None:
     by, colour = line.difference, {"better": BLUE, "worse": RED}.get(line.verdict, GREY)
     if by.low is not None and by.high is not None:
-        axis.plot([metric.scale * by.low, metric.scale * by.high], [row, row], color=colour, linewidth=1.8, zorder=2)
+        # Its ends stand out above and below the dot, so that one narrower than the dot is seen too.
+        ends = [metric.scale * by.low, metric.scale * by.high]
+        axis.plot(
+            ends, [row, row], color=colour, linewidth=1.6, solid_capstyle="butt", marker="|", markersize=8,
+            markeredgewidth=1.1, zorder=3,
+        )  # fmt: skip
     filled = colour if by.low is not None else PAGE
-    axis.plot(metric.scale * by.mean, row, "o", color=colour, markerfacecolor=filled, markersize=5.5, zorder=3)
+    axis.plot(metric.scale * by.mean, row, "o", color=colour, markerfacecolor=filled, markersize=4.2, zorder=2)
 
 
 def _swept(table: Table) -> list[tuple[str, int]]:
