@@ -12,6 +12,7 @@ from scipy import stats
 from nystream.reproduce.report.compare import comparisons, difference, headline
 from nystream.reproduce.report.grouping import tables
 from nystream.reproduce.report.records import parse
+from nystream.reproduce.report.tables import further
 
 fake = runpy.run_path(str(Path(__file__).with_name("fake_records.py")))
 
@@ -100,6 +101,8 @@ def test_every_question_is_asked():
         "CoNy-Fix − Co, 1 block", "CoNy-Fix, distilled − Co, 1 block", "CoNy-Cont − Co, 1 block",
         "CoNy-Fix − Co, 2 blocks", "CoNy-Fix, distilled − Co, 2 blocks", "CoNy-Cont − Co, 2 blocks",
     ]  # fmt: skip
+    # Baselines are not scored on validation data.
+    assert all((one.valid is None) == (one.part == "baseline") for one in found)
     (distilled,) = (one for one in found if one.label.startswith("distilled") and one.kind == "CoNy-Fix, 1 block")
     assert distilled.verdict == "better"
 
@@ -122,3 +125,14 @@ def test_as_many_epochs_of_other_updates_are_said():
     two["training"]["phases"] = [phase | {"epochs": 30}]
     (table,) = tables([parse(record, record["name"]) for record in (one, two)])
     assert comparisons(table)[0].budgets == ""
+
+
+def test_a_second_metric_is_compared_with_full_attention():
+    full, low = fake["cell"]("thumos14", "co-full-single"), fake["cell"]("thumos14", "co-fixed-single")
+    values = [value - 0.01 * (i + 1) for i, value in enumerate(full["metrics"]["cmap"]["values"])]
+    low["metrics"]["cmap"] = fake["scores"](values)
+    (table,) = tables([parse(record, record["name"]) for record in (full, low)])
+    rows = {row.cells[0]: row.cells for row in further(table, "cmap").rows if row.cells[1] == "1"}
+    assert rows["CoNy-Fix"][-1].startswith("−")
+    assert " to −" in rows["CoNy-Fix"][-1]
+    assert rows["Co"][-1] == rows["CoNy-Cont"][-1] == "–"  # nothing to compare with, and not run
