@@ -162,6 +162,9 @@ def test_a_teacher_of_unknown_rows_is_doubted_and_so_is_its_pupil(capsys, tmp_pa
     doubt = "too; nothing says what it was trained on, so scores are fair only if it has not seen the test part"
     assert doubt in trained(capsys, *arguments, "--teacher", "lone", "--out", "pupil")
     assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", "pupil-of-a-pupil")
+    for held in ("{", "[]"):
+        (tmp_path / "pupil" / "scores.json").write_text(held)
+        assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", f"of {held}")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_a_teacher_that_reads_in_another_way_is_refused(capsys, refused):
 def test_a_teacher_that_is_nowhere(refused):
     table()
     err = refused("train", "data.csv", "--target", "total", "--teacher", "demand", *SMALL)
-    assert "demand is not a folder; give a run folder, or a model folder" in err
+    assert "demand is not a folder; give a run folder, a model folder, or none" in err
 
 
 def test_a_run_with_a_teacher_that_has_changed_is_refused(capsys, refused, tmp_path):
@@ -214,6 +217,11 @@ def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_p
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["train", "--config", "../pupil/config.toml", "--out", "again", "--plain"]) == 0
     assert f"learning from {tmp_path / 'full'} too" in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "full")
+    arguments = ["train", "--config", "../pupil/config.toml", "--out", "alone", "--plain"]
+    assert main(arguments) == 2
+    assert main([*arguments, "--teacher", "none"]) == 0
+    assert "learning from" not in capsys.readouterr().out
 
 
 def test_classes_from_a_teacher(capsys, tmp_path):

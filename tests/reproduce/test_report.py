@@ -101,6 +101,7 @@ def test_everything_in_markdown(everything):
     assert "thumos14-costs" not in page
     assert "calibrated mAP" in page
     assert page.count("| chosen") + page.count("**chosen**") == 5
+    assert "| **better** | " in page  # the verdict stands out, not what comes after it
     trained = [line for line in page.split("\n") if line.startswith("- trained at 0123456 on Imaginary GPU, 2 cores")]
     assert len(trained) == len(tables(everything)) == page.count("<details>")
     assert "`nystream reproduce gtzan --splits 5 --seeds 5` (" in trained[0]

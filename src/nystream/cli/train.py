@@ -90,7 +90,7 @@ class Train:
     stack: Annotated[Literal["deep", "paper"] | None, usual(Settings.stack, "deep|paper")] = None
     """Several blocks: deep streams every one of them, paper gives the window model's output."""
     teacher: Annotated[Path | None, usual("none", "RUN")] = None
-    """Learn from the model of this run too, such as one of --variant co-full on the same data."""
+    """Learn from the model of this run too, such as one of --variant co-full on the same data; none for no one."""
     epochs: Annotated[int | None, usual(Settings.epochs, "E")] = None
     """Of training; fixed landmarks are then fine-tuned for half as many."""
     lr: Annotated[float | None, usual(Settings.lr, "RATE")] = None
@@ -136,7 +136,9 @@ class Train:
         held = read_config(self.config) if self.config is not None else {}
         chosen = held | given
         for name in ("source", "teacher"):  # so that the run's own config file means the same everywhere
-            if isinstance(chosen.get(name), str | Path) and str(chosen[name]):
+            if name == "teacher" and str(chosen.get(name)) == "none":
+                chosen[name] = ""
+            elif isinstance(chosen.get(name), str | Path) and str(chosen[name]):
                 chosen[name] = str(Path(chosen[name]).expanduser().resolve())
         try:
             return Settings(**chosen)
@@ -150,7 +152,7 @@ def _name(settings: Settings) -> str:
 
 def _teacher(run: str) -> StreamModel:
     if not Path(run).is_dir():
-        raise FileNotFoundError(f"teacher={run} is not a folder; give a run folder, or a model folder")
+        raise FileNotFoundError(f"teacher={run} is not a folder; give a run folder, a model folder, or none")
     return models.load(run)
 
 

@@ -49,8 +49,11 @@ def heard(scores: Sequence[Path]) -> list[str | None]:
     `scores` are the places where the file of its run may be.
     """
     held = next((path for path in scores if path.is_file()), None)
-    known: dict[str, Any] = {} if held is None else json.loads(held.read_text(encoding="utf-8"))
-    return [known.get("data"), *known.get("heard", [])]
+    try:
+        known: Any = {} if held is None else json.loads(held.read_text(encoding="utf-8"))
+    except ValueError:
+        known = {}  # a file that cannot be read says nothing
+    return [known.get("data"), *known.get("heard", [])] if isinstance(known, dict) else [None]
 
 
 def doubt(heard: Sequence[str | None], data: StreamData) -> str:

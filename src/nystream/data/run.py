@@ -80,6 +80,8 @@ def train(
     `teacher` is the model of `settings.teacher`.
     """
     settings = resolved(settings, problem)
+    if (teacher is None) == bool(settings.teacher):
+        raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
     if teacher is not None:
         lesson.check(teacher, problem)

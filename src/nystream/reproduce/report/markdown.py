@@ -133,7 +133,7 @@ def _grid(grid: Grid) -> str:
         cells = [f"**{row.cells[0]}**"] if row.heading else list(row.cells)
         cells += [""] * (len(grid.columns) - len(cells))
         if row.mark:
-            cells = [f"**{cell}**" if place == len(cells) - 1 and cell else cell for place, cell in enumerate(cells)]
+            cells = [f"**{cell}**" if cell.startswith(row.mark) else cell for cell in cells]
         lines.append(_line(cells))
     return "\n".join(lines)
 

@@ -61,7 +61,11 @@ def sentence(one: Comparison) -> str:
     )
     within = f" ({' to '.join(ends)} over {by.number} {by.over})" if ends else ""
     budget = f", {one.budgets}" if one.budgets else ""
-    return f"{one.label}: {metric.title} {mean}{points}{within}, {one.verdict}{budget}"
+    valid = numbers.signed(metric.scale * one.valid.mean, metric.digits) + metric.suffix if one.valid else ""
+    seen = f"; on validation data {valid}" if valid else ""
+    return (
+        f"{one.label}: {metric.title} {mean}{points}{within}, {one.verdict}{budget}{seen}{metric.suffix * bool(seen)}"
+    )
 
 
 def _summary(found: Sequence[Table]) -> Iterator[Part]:
