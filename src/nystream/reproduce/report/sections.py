@@ -63,9 +63,7 @@ def sentence(one: Comparison) -> str:
     budget = f", {one.budgets}" if one.budgets else ""
     valid = numbers.signed(metric.scale * one.valid.mean, metric.digits) + metric.suffix if one.valid else ""
     seen = f"; on validation data {valid}" if valid else ""
-    return (
-        f"{one.label}: {metric.title} {mean}{points}{within}, {one.verdict}{budget}{seen}{metric.suffix * bool(seen)}"
-    )
+    return f"{one.label}: {metric.title} {mean}{points}{within}, {one.verdict}{budget}{seen}"
 
 
 def _summary(found: Sequence[Table]) -> Iterator[Part]:
