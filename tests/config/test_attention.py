@@ -31,6 +31,8 @@ def config(variant="co-cont-single", **options):
         ({"pinv_ridge": -0.1}, ValueError, ("pinv_ridge=-0.1", "greater than 0")),
         ({"pinv_ridge": float("nan")}, ValueError, ("pinv_ridge=nan", "greater than 0")),
         ({"pinv_ridge": float("inf")}, ValueError, ("pinv_ridge=inf", "finite")),
+        ({"pinv": "ridge", "pinv_ridge": 9e-6}, ValueError, ("pinv_ridge=9e-06", "1e-05 to 100000", "pinv='exact'")),
+        ({"pinv": "ridge", "pinv_ridge": 1e200}, ValueError, ("pinv_ridge=1e+200", "1e-05 to 100000")),
         ({"pinv_ridge": "0.1"}, TypeError, ("pinv_ridge='0.1'", "number", "str")),
         ({"sums": "add"}, ValueError, ("sums='add'", "'co-cont-single'", "auto, partials, recompute, subtract")),
         ({"dropout": 0.1}, ValueError, ("dropout=0.1", "'co-cont-single'", "dropout=0.0")),

@@ -55,3 +55,20 @@ def test_gradients(kind):
     # Through the softmax: its rows sum to one, so that the scale of Newton–Schulz is smooth.
     logit = torch.randn(2, 3, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: pinv(x.softmax(-1), kind, 3, 0.1), logit)
+
+
+@pytest.mark.parametrize("lam", [1e-5, 1e-4, 4e-4, 1e-3, 1e5])
+@pytest.mark.parametrize("gamma", [torch.full((16, 16), 1 / 16), torch.eye(16)[[0, 1] * 8], torch.eye(16)])
+def test_ridge_of_float32_is_solved_in_float64_and_never_raises(lam, gamma):
+    u, s, vt = torch.linalg.svd(gamma.double())
+    want = (vt.mT * (s / (s**2 + lam**2))) @ u.mT
+    # The normal equations lose the condition number (m / λ²) in float64.
+    bound = 16 / lam**2 * torch.finfo(torch.float64).eps * want.abs().max() + 1e-12
+    torch.testing.assert_close(pinv(gamma, "ridge", 6, lam), want, rtol=0, atol=float(bound))
+
+
+@pytest.mark.parametrize("iters", [12, 16, 20])
+def test_newton_of_a_singular_float32_matrix_keeps_its_null_space(iters):
+    # In float32 rounding errors along the null space would grow to 6e-8 · 3.25²⁰ = 1,000.
+    gamma = torch.full((2, 16, 16), 1 / 16)
+    torch.testing.assert_close(pinv(gamma, "newton", iters, 0.1), gamma.double(), rtol=0, atol=1e-4)

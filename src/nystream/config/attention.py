@@ -40,6 +40,9 @@ SUMS: dict[str, tuple[str, ...]] = {
 }
 NO_SUMS: tuple[str, ...] = ("auto", "recompute")
 
+# Where (ΓᵀΓ + λ²I)⁻¹Γᵀ is accurate: the relative error is about 1e-8 / λ in a float32 model.
+SMALLEST_RIDGE, LARGEST_RIDGE = 1e-5, 1e5
+
 # Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
 # stream it does so up to about 1,000 (benchmarks/step.py measures both).
 RECOMPUTE_BELOW = 128
@@ -56,8 +59,9 @@ class AttentionConfig:
         window: how many tokens n a token attends to, itself included.
         landmarks: number of landmarks m, 1 <= m <= n. Needed by the Nyström variants, unused by the full ones.
         pinv: how Γ is inverted: "newton" (the paper's iteration), "exact", "ridge" or "none".
-        pinv_iters: number of Newton–Schulz iterations; part of the model.
-        pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ.
+        pinv_iters: number of Newton–Schulz iterations; part of the model. Up to about 16 are accurate in float32, and
+            30 in float64, whatever the stream (see the page on numerics).
+        pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ, from 1e-5 to 1e5.
         update_size: how many tokens r arrive together; divides `window`.
         sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
         bias: whether the four projections have a bias.
@@ -106,6 +110,11 @@ class AttentionConfig:
         number("pinv_ridge", self.pinv_ridge)
         if not 0 < self.pinv_ridge < math.inf:
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
+        if self.pinv == "ridge" and not SMALLEST_RIDGE <= self.pinv_ridge <= LARGEST_RIDGE:
+            raise ValueError(
+                f"pinv_ridge={self.pinv_ridge!r} must be from {SMALLEST_RIDGE:g} to {LARGEST_RIDGE:g}: a smaller λ² is "
+                f"lost beside ΓᵀΓ in float64, a larger one leaves nothing of Γ; pinv='exact' has no λ"
+            )
         boolean("bias", self.bias)
         forms = SUMS.get(self.variant, NO_SUMS)
         if self.sums not in forms:

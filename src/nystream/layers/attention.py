@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 import nystream.state as states
 from nystream.config import AttentionConfig
-from nystream.layers import checks
+from nystream.layers import checks, kept
+from nystream.layers.kept import Kept
 from nystream.ops.attention import co_cont_retro, nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
-from nystream.ops.precision import accumulator
 from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
@@ -29,8 +29,8 @@ class Factors(NamedTuple):
     delta: Tensor  # [B, H, m, n]
 
 
-def _derive_again(module: MultiheadAttention, _: Any) -> None:
-    module._derive()
+def _keep_again(module: MultiheadAttention, _: Any) -> None:
+    module._keep()
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -58,7 +58,7 @@ class MultiheadAttention(nn.Module):
 
     q_tilde: Tensor
     k_tilde: Tensor
-    gamma_pinv: Tensor
+    _kept: Kept | None = None
 
     def __init__(
         self,
@@ -79,10 +79,9 @@ class MultiheadAttention(nn.Module):
             empty = torch.full((config.num_heads, config.m, config.head_dim), torch.nan, device=device, dtype=dtype)
             self.register_buffer("q_tilde", empty)
             self.register_buffer("k_tilde", empty.clone())
-            # Derived from the two, always at the accumulator's precision: rebuilt, not saved.
-            self.register_buffer("gamma_pinv", empty.new_zeros(config.num_heads, config.m, config.m), persistent=False)
-            self._derive()
-            self.register_load_state_dict_post_hook(_derive_again)  # type: ignore[no-untyped-call]
+            # Renewed where it is known that landmarks change, so that a traced graph finds it; used only if it belongs.
+            self._keep()
+            self.register_load_state_dict_post_hook(_keep_again)  # type: ignore[no-untyped-call]
 
     def forward(
         self,
@@ -250,7 +249,7 @@ class MultiheadAttention(nn.Module):
         with torch.no_grad():
             self.q_tilde.copy_(q_tilde)
             self.k_tilde.copy_(k_tilde)
-        self._derive()
+        self._keep()
 
     def learn_landmarks(self, learn: bool = True) -> None:
         """Make the fixed landmarks parameters, to be trained with the rest, or buffers again, as they are now."""
@@ -265,7 +264,7 @@ class MultiheadAttention(nn.Module):
                 self.register_parameter(name, nn.Parameter(held))
             else:
                 self.register_buffer(name, held)
-        self._derive()
+        self._keep()
 
     def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
         """B, Γ† and Δ of one full window x [B, n, E], for inspection."""
@@ -329,48 +328,52 @@ class MultiheadAttention(nn.Module):
         return torch.where(held[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
 
     def _fixed(self) -> Fixed | None:
-        if not self.config.fixed:
+        """The fixed landmarks and their Γ†, by the rule of `nystream.layers.kept`."""
+        cfg = self.config
+        if not cfg.fixed:
             return None
-        landmarks = (self.q_tilde, self.k_tilde)
-        if any(now is not then for now, then in zip(landmarks, self._derived_from, strict=True)):
-            return Fixed(*landmarks, self._inverse())  # lent by torch.func.functional_call, and differentiable
-        if self.q_tilde.requires_grad and torch.is_grad_enabled():
-            self.require_landmarks()
-            return Fixed(*landmarks, self._inverse())  # being learned
-        if not torch.compiler.is_compiling() and self._versions() != self._derived_at:
-            self._derive()  # the landmarks were written to in place
-        self.require_landmarks()
-        return Fixed(*landmarks, self.gamma_pinv)
+        q_tilde, k_tilde = self.q_tilde, self.k_tilde
+        if tracing():
+            if self._kept is not None and not self._kept.finite and not kept.learned(q_tilde):
+                self._refuse_landmarks()
+            return kept.in_graph(self._kept, q_tilde, k_tilde, cfg)
+        if kept.learned(q_tilde):
+            if not kept.finite(q_tilde, k_tilde):
+                self._refuse_landmarks()
+            return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
+        if self._kept is None or not kept.belongs(self._kept, q_tilde, k_tilde, cfg):
+            self._keep()
+        assert self._kept is not None
+        if not self._kept.finite:
+            self._refuse_landmarks()
+        return Fixed(q_tilde, k_tilde, self._kept.gamma_pinv)
+
+    def _keep(self) -> None:
+        """Compute Γ† of landmarks that are buffers, and keep it with a copy of them."""
+        self._kept = None if kept.learned(self.q_tilde) else kept.keep(self.q_tilde, self.k_tilde, self.config)
+
+    def _refuse_landmarks(self) -> NoReturn:
+        raise RuntimeError(
+            f"variant {self.config.variant!r} has no landmarks yet, or landmarks that are not finite; "
+            f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
+        )
+
+    @property
+    def gamma_pinv(self) -> Tensor:
+        """Γ† [H, m, m] of the fixed landmarks as they are now."""
+        fixed = self._fixed()
+        if fixed is None:
+            raise AttributeError(f"variant {self.config.variant!r} has no fixed landmarks, so no Γ† of its own")
+        return fixed.gamma_pinv
 
     def require_landmarks(self) -> None:
-        """Refuse to go on where landmarks are fixed, but not known."""
-        if self.config.fixed and not self._ready:
-            raise RuntimeError(
-                f"variant {self.config.variant!r} has no landmarks yet; "
-                f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
-            )
-
-    def _versions(self) -> list[int]:
-        """How often the landmarks were written to; inference tensors do not say."""
-        return [0 if x.is_inference() else x._version for x in (self.q_tilde, self.k_tilde)]
-
-    def _inverse(self) -> Tensor:
-        """Γ† of the landmarks: computed in float64, kept at the accumulator's precision."""
-        inverse = gamma_pinv(self.q_tilde.double(), self.k_tilde.double(), self.config)
-        return inverse.to(accumulator(self.q_tilde.dtype))
-
-    def _derive(self) -> None:
-        """Γ† once, for as long as the landmarks stay what they are."""
-        self._derived_from = (self.q_tilde, self.k_tilde)
-        self._ready = not self.q_tilde.is_meta and all(bool(x.isfinite().all()) for x in self._derived_from)
-        self._derived_at = self._versions()
-        with torch.inference_mode(False), torch.no_grad():
-            self.gamma_pinv = self._inverse()
+        """Raise an error where landmarks are fixed, but not known."""
+        self._fixed()
 
     def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.config.fixed:
-            self._derive()  # a cast to bfloat16 must not reach Γ†, nor one to float64 keep it at float32
+            self._keep()
         return self
 
     def check_stream(self, x: Tensor, state: Any) -> None:

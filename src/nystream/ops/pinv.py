@@ -1,11 +1,15 @@
-"""Γ†: four ways to invert the m x m matrix between the two thin factors.
+"""Γ†: four ways to invert the m x m matrix between the two thin factors, all of them in float64.
 
 newton  Z₀ = Γᵀ / (‖Γ‖₁ ‖Γ‖∞), then Z ← ¼ Z (13 I − ΓZ (15 I − ΓZ (7 I − ΓZ))), `iters` times. The scale is taken per
         matrix: a maximum over the batch would make a stream's answer depend on its neighbours.
-exact   the Moore–Penrose inverse in float64, singular values below `RTOL` of the largest dropped: what lies below it is
-        noise in a float32 model, and would amplify rounding beyond nine digits in a float64 one.
+exact   the Moore–Penrose inverse, singular values below `RTOL` of the largest dropped: what lies below it is noise in a
+        float32 model, and would amplify rounding beyond nine digits in a float64 one.
 ridge   (ΓᵀΓ + λ²I)⁻¹Γᵀ: well defined whatever the order of the landmarks, which Γ + λI is not.
 none    I, for ablation; it has a meaning only where q̃ᵢ and k̃ᵢ are pairs.
+
+Why float64: an iteration of Newton–Schulz multiplies whatever lies along a singular value near zero by 13/4, rounding
+errors included, and the normal equations of the ridge square the condition number. No Γ makes any of them raise: one
+row's numbers must not stop a batch.
 
 Cost: 4 m³ an iteration for Newton–Schulz, about m³ for ridge, about 20 m³ for exact.
 """
@@ -30,22 +34,22 @@ def newton(gamma: Tensor, iters: int) -> Tensor:
 
 
 def exact(gamma: Tensor) -> Tensor:
-    """Moore–Penrose inverse, computed in float64."""
-    finite, safe = _shield(gamma.double())
-    inverse = torch.linalg.pinv(safe, rtol=RTOL).to(gamma.dtype)
-    return torch.where(finite, inverse, torch.nan)
+    """The Moore–Penrose inverse."""
+    finite, safe = _shield(gamma)
+    return torch.where(finite, torch.linalg.pinv(safe, rtol=RTOL), torch.nan)
 
 
 def ridge(gamma: Tensor, lam: float) -> Tensor:
     """(ΓᵀΓ + λ²I)⁻¹Γᵀ."""
     identity = torch.eye(gamma.shape[-1], dtype=gamma.dtype, device=gamma.device)
     finite, safe = _shield(gamma)
-    inverse = torch.linalg.solve(safe.mT @ safe + lam**2 * identity, safe.mT)
+    inverse = torch.linalg.solve_ex(safe.mT @ safe + lam**2 * identity, safe.mT).result
     return torch.where(finite, inverse, torch.nan)
 
 
 def pinv(gamma: Tensor, kind: str, iters: int, lam: float) -> Tensor:
-    """Γ† of `gamma` [..., m, m] as `AttentionConfig.pinv`, `.pinv_iters` and `.pinv_ridge` say."""
+    """Γ† of `gamma` [..., m, m], in float64, as `AttentionConfig.pinv`, `.pinv_iters` and `.pinv_ridge` say."""
+    gamma = gamma.double()
     if kind == "newton":
         return newton(gamma, iters)
     if kind == "exact":

@@ -1,9 +1,11 @@
-"""Accumulators are float32 at least, whatever the dtype of the model."""
+"""Accumulators are float32 at least, whatever the dtype of the model; Γ is inverted in float64."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+NO_FLOAT64 = {"mps"}  # devices that cannot compute in float64
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
@@ -13,3 +15,8 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 def accumulate(x: Tensor) -> Tensor:
     return x.to(accumulator(x.dtype))
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float64, on the CPU where its own device has no float64."""
+    return x.to("cpu", torch.float64) if x.device.type in NO_FLOAT64 else x.double()

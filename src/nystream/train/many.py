@@ -124,7 +124,7 @@ class Many:
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint must hold."""
         return {
-            **{f"model.{name}": x.detach() for name, x in (*self.parameters.items(), *self._kept())},
+            **{f"model.{name}": x.detach() for name, x in (*self.parameters.items(), *self.buffers.items())},
             **{f"best.{name}": x for name, x in self.best.items()},
             **optimizer_tensors(self.optimizer, self.names),
         }
@@ -132,10 +132,10 @@ class Many:
     def load(self, tensors: dict[str, Tensor]) -> None:
         held = part_of(tensors, "model.")
         with torch.no_grad():
-            for name, x in (*self.parameters.items(), *self._kept()):
+            for name, x in (*self.parameters.items(), *self.buffers.items()):
                 x.copy_(held[name])
         for member, model in enumerate(self.models):
-            self._lend(model, dict(self._kept()), member)
+            self._lend(model, self.buffers, member)
         self.best = {name: x.to(self.device) for name, x in part_of(tensors, "best.").items()}
         load_optimizer(self.optimizer, self.names, tensors)
 
@@ -151,10 +151,6 @@ class Many:
         share = (self.config.clip / (norms + 1e-6)).clamp(max=1.0)
         for x in gradient.values():
             x.mul_(share.reshape(-1, *[1] * (x.dim() - 1)))
-
-    def _kept(self) -> list[tuple[str, Tensor]]:
-        """Landmarks, scalers and frozen weights; Γ† follows from the landmarks."""
-        return [(name, x) for name, x in self.buffers.items() if not name.endswith("gamma_pinv")]
 
     @torch.no_grad()
     def _lend(self, model: StreamModel, stacked: dict[str, Tensor], member: int) -> None:

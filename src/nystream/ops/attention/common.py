@@ -12,7 +12,7 @@ from nystream.config import AttentionConfig
 from nystream.ops import parallel, ring
 from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
-from nystream.ops.precision import accumulate
+from nystream.ops.precision import accumulate, accumulator, wide
 from nystream.ops.timeline import Timeline
 
 
@@ -25,9 +25,10 @@ class Fixed(NamedTuple):
 
 
 def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor:
-    """Γ† [..., m, m] of landmarks [..., m, D]."""
-    gamma = (q_tilde @ k_tilde.mT * cfg.scale).softmax(-1)
-    return pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
+    """Γ† [..., m, m] of landmarks [..., m, D]: computed in float64, returned at the accumulator's precision."""
+    gamma = (wide(q_tilde) @ wide(k_tilde).mT * cfg.scale).softmax(-1)
+    inverse = pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
+    return inverse.to(q_tilde.device, accumulator(q_tilde.dtype))
 
 
 def weights(q: Tensor, k_tilde: Tensor, inverse: Tensor, cfg: AttentionConfig) -> Tensor:

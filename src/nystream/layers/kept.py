@@ -1,0 +1,88 @@
+"""Γ† of fixed landmarks, always that of the landmarks as they are now.
+
+The rule, for every place that uses Γ†:
+
+1. While the landmarks are parameters, nothing is kept: Γ† is computed from them at every use, and is differentiable.
+2. While they are buffers, Γ† is kept with a copy of the landmarks it was computed from. Every use compares the copy
+   with the landmarks *by value*, and computes Γ† again if they differ.
+
+So it does not matter how the landmarks came to be what they are: through `set_landmarks`, `load_state_dict` or `to`; by
+a copy or a pickle of the module; by a write in place, under `no_grad`, in inference mode or through `.data`. Version
+counters see only some of these. Γ† and the copies are plain attributes rather than buffers, so that code that walks over
+a model's buffers, to average them for example, cannot change them either.
+
+A traced graph cannot look at values. `torch.export` and `torch.func` transforms compute Γ† in the graph. A graph of
+`torch.compile` compares inside the graph: on the CPU it computes Γ† again where the landmarks differ; elsewhere, where a
+branch would wait for the device, its outputs are NaN until the next call outside the graph has renewed Γ†.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops.attention.common import Fixed, gamma_pinv
+
+
+class Kept(NamedTuple):
+    """Γ† and what it was computed from."""
+
+    q_tilde: Tensor  # [H, m, D]
+    k_tilde: Tensor  # [H, m, D]
+    config: AttentionConfig
+    gamma_pinv: Tensor  # [H, m, m]
+    finite: bool  # whether the landmarks are; they are NaN until they are set
+
+
+def keep(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Kept:
+    """Γ† of the landmarks, with a copy of them."""
+    # Whatever mode the caller is in, what is kept outlives it.
+    with torch.inference_mode(False), torch.no_grad():
+        q_copy, k_copy = q_tilde.detach().clone(), k_tilde.detach().clone()
+        return Kept(q_copy, k_copy, cfg, gamma_pinv(q_copy, k_copy, cfg), finite(q_copy, k_copy))
+
+
+def finite(q_tilde: Tensor, k_tilde: Tensor) -> bool:
+    return not q_tilde.is_meta and all(bool(x.isfinite().all()) for x in (q_tilde, k_tilde))
+
+
+def belongs(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:
+    """Whether what is kept was computed from these landmarks."""
+    if not _comparable(kept, q_tilde, k_tilde, cfg):
+        return False
+    if q_tilde.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True  # compared in the warm-up before the capture; a capture cannot wait for the answer
+    return torch.equal(kept.q_tilde, q_tilde) and torch.equal(kept.k_tilde, k_tilde)
+
+
+def learned(q_tilde: Tensor) -> bool:
+    """Whether landmarks are parameters, or stand in for some."""
+    return isinstance(q_tilde, torch.nn.Parameter) or q_tilde.requires_grad
+
+
+def in_graph(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Fixed:
+    """The landmarks and their Γ† while a graph is traced."""
+    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
+    if not compiling or learned(q_tilde) or kept is None or not _comparable(kept, q_tilde, k_tilde, cfg):
+        return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
+    same = (kept.q_tilde == q_tilde).all() & (kept.k_tilde == k_tilde).all()
+    if q_tilde.device.type != "cpu":
+        return Fixed(q_tilde, k_tilde, torch.where(same, kept.gamma_pinv, torch.nan))
+
+    def again(q_tilde: Tensor, k_tilde: Tensor, _: Tensor) -> Tensor:
+        return gamma_pinv(q_tilde, k_tilde, cfg).contiguous()
+
+    def as_kept(q_tilde: Tensor, k_tilde: Tensor, inverse: Tensor) -> Tensor:
+        return inverse.clone(memory_format=torch.contiguous_format)
+
+    return Fixed(q_tilde, k_tilde, torch.cond(same, as_kept, again, (q_tilde, k_tilde, kept.gamma_pinv)))
+
+
+def _comparable(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:
+    pairs = ((kept.q_tilde, q_tilde), (kept.k_tilde, k_tilde))
+    return (kept.config is cfg or kept.config == cfg) and all(
+        copy.shape == x.shape and copy.dtype == x.dtype and copy.device == x.device for copy, x in pairs
+    )
