@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import nystream as ns
 from nystream.ops import precision
-from nystream.testing.module import reference_outputs, relative_error
+from nystream.testing import reference_outputs, relative_error
 
 CONFIG = ns.AttentionConfig("co-fixed-single", embed_dim=16, num_heads=2, window=12, landmarks=4)
 TOKENS = torch.randn(2, 30, 16, generator=torch.Generator().manual_seed(1))

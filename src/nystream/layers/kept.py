@@ -8,12 +8,12 @@ The rule, for every place that uses Γ†:
 
 So it does not matter how the landmarks came to be what they are: through `set_landmarks`, `load_state_dict` or `to`; by
 a copy or a pickle of the module; by a write in place, under `no_grad`, in inference mode or through `.data`. Version
-counters see only some of these. Γ† and the copies are plain attributes rather than buffers, so that code that walks over
-a model's buffers, to average them for example, cannot change them either.
+counters see only some of these. Γ† and the copies are plain attributes rather than buffers, so code that walks over a
+model's buffers, to average them for example, cannot change them either.
 
 A traced graph cannot look at values. `torch.export` and `torch.func` transforms compute Γ† in the graph. A graph of
-`torch.compile` compares inside the graph: on the CPU it computes Γ† again where the landmarks differ; elsewhere, where a
-branch would wait for the device, its outputs are NaN until the next call outside the graph has renewed Γ†.
+`torch.compile` compares inside the graph: on the CPU it computes Γ† again where the landmarks differ; on other devices,
+where a branch would have to wait, its outputs are NaN until the next call outside the graph has renewed Γ†.
 """
 
 from __future__ import annotations

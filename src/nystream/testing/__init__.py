@@ -4,12 +4,11 @@ ns.testing.check_stream_module(module)   anything with `forward`, `init_state`, 
 ns.testing.check_stream_pool(model)      a pool of a model's streams, with any backend
 """
 
+from nystream.testing.case import TOLERANCE, Case, Reference, reference_outputs, relative_error
 from nystream.testing.module import (
     CHECKS,
-    TOLERANCE,
-    Case,
-    Reference,
     check_any_chunking,
+    check_degenerate_rows,
     check_dtypes,
     check_forward_is_step,
     check_gradients,
@@ -21,8 +20,7 @@ from nystream.testing.module import (
     check_step_is_pure,
     check_step_is_reference,
     check_stream_module,
-    reference_outputs,
-    relative_error,
+    check_weights_are_current,
 )
 from nystream.testing.pool import check_stream_pool
 
@@ -32,6 +30,7 @@ __all__ = [
     "Case",
     "Reference",
     "check_any_chunking",
+    "check_degenerate_rows",
     "check_dtypes",
     "check_forward_is_step",
     "check_gradients",
@@ -44,6 +43,7 @@ __all__ = [
     "check_step_is_reference",
     "check_stream_module",
     "check_stream_pool",
+    "check_weights_are_current",
     "reference_outputs",
     "relative_error",
 ]

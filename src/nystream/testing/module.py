@@ -8,109 +8,18 @@ A stream module has `forward`, `init_state`, `step` and `steps` that agree, and 
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import nystream.state as states
-from nystream.layers.attention import MultiheadAttention
-from nystream.ops.attention import reference
-
-# Relative to the largest output. float64 rounding is 1e-16 and low-rank inverses are conditioned up to about 1e6;
-# float32's is 6e-8 and Newton–Schulz iterations lose up to three digits; half types have 8 or 11 bits a number.
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-
-Reference = Callable[[Tensor], Tensor]
-
-
-def reference_outputs(
-    attn: MultiheadAttention, x: Tensor, key: Tensor | None = None, times: Iterable[int] | None = None
-) -> Tensor:
-    """What the float64 reference says about the stream x [B, T, E], after the output projection.
-
-    [B, T, E] for single output; [B, T / r, n, E], the rows after every step, for the others. With `times`, only the
-    outputs of the steps that end at those.
-    """
-    cfg, heads = attn.config, (attn.config.num_heads, attn.config.head_dim)
-
-    def double(y: Tensor) -> Tensor:
-        return y.to("cpu", torch.float64)
-
-    def linear(layer: nn.Linear, y: Tensor) -> Tensor:
-        return nn.functional.linear(double(y), double(layer.weight), None if layer.bias is None else double(layer.bias))
-
-    key = x if key is None else key
-    q, k, v = (
-        linear(layer, y).unflatten(-1, heads).transpose(1, 2)
-        for layer, y in ((attn.q_proj, x), (attn.k_proj, key), (attn.v_proj, key))
-    )
-    fixed = (double(attn.q_tilde), double(attn.k_tilde)) if cfg.fixed else (None, None)
-    outs = []
-    for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size) if times is None else times:
-        out = linear(attn.out_proj, reference.attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
-        if not cfg.single:
-            void = torch.arange(cfg.window) < cfg.window - t
-            out = torch.where(void[:, None], 0.0, out)
-        outs.append(out)
-    return torch.cat(outs, 1) if cfg.single else torch.stack(outs, 1)
-
-
-def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference, relative to the largest expected number; infinite if anything is not finite."""
-    if actual.shape != expected.shape:
-        return float("inf")
-    actual, expected = (x.detach().to("cpu", torch.float64) for x in (actual, expected))
-    difference = (actual - expected).abs()
-    if not bool(difference.isfinite().all()):
-        return float("inf")
-    return float(difference.max() / expected.abs().max().clamp(min=1e-30)) if difference.numel() else 0.0
-
-
-@dataclass
-class Case:
-    """A module and a stream to try it on."""
-
-    module: Any
-    x: Tensor  # [B, T, width], a bit more than three windows
-    tolerance: float
-    reference: Reference | None
-    per_token: bool
-
-    @property
-    def r(self) -> int:
-        return int(self.module.config.update_size)
-
-    @property
-    def n(self) -> int:
-        return int(self.module.config.window)
-
-    def group(self, x: Tensor, t: int) -> Tensor:
-        """The tokens of the step that ends at t, [B, width] where one comes at a time."""
-        return x[:, t - 1] if self.r == 1 else x[:, t - self.r : t]
-
-    def stream(self, x: Tensor, state: Any, inplace: bool = False) -> tuple[Tensor, Any]:
-        """`step` in a loop: all outputs, shaped as those of `reference_outputs`."""
-        outs = []
-        for t in range(self.r, x.shape[1] + 1, self.r):
-            y, state = self.module.step(self.group(x, t), state, **({"inplace": True} if inplace else {}))
-            outs.append(y[:, None] if not self.per_token or y.dim() == 2 else y)
-        return torch.cat(outs, 1), state
-
-    def last(self, outputs: Tensor, tokens: int) -> Tensor:
-        """Of the outputs of a stream, those that `steps` returns for its last `tokens` tokens."""
-        return outputs[:, -tokens:] if self.per_token else outputs[:, -1]
-
-    def same(self, actual: Tensor, expected: Tensor, promise: str, factor: float = 1.0) -> None:
-        error = relative_error(actual, expected)
-        assert error <= self.tolerance * factor, (
-            f"{promise}: off by {error:.2e}, more than {self.tolerance * factor:.0e}"
-        )
+from nystream.testing.case import Case, Reference, prepared
 
 
 def check_step_is_reference(case: Case) -> None:
@@ -180,6 +89,55 @@ def check_nan_stays_in_its_row(case: Case) -> None:
     case.same(case.stream(spoiled, state)[0][::2], expected[::2], "step: a NaN in one row")
     out, _ = case.module.steps(spoiled, state)
     case.same(out[::2], case.last(expected, 2 * case.n)[::2], "steps: a NaN in one row")
+
+
+def check_degenerate_rows(case: Case) -> None:
+    """A row whose landmarks are all alike raises nothing, is right, and leaves the others as they were."""
+    x, start = case.x[:, : 2 * case.n], case.module.init_state(case.x.shape[0])
+    beside, _ = case.stream(x, start)
+    first, second = x[1, :1], x[1, -1:]
+    levels = (torch.arange(x.shape[1], device=x.device) // 2 % 2 == 0)[:, None]
+    for what, row in {
+        "a constant row": first.expand_as(x[1]),
+        "a row of two levels": torch.where(levels, first, second),
+        "a nearly constant row": first + 1e-5 * x[1],
+    }.items():
+        dull = x.clone()
+        dull[1] = row
+        outputs, _ = case.stream(dull, start)
+        if case.reference is not None:
+            case.same(outputs, case.reference(dull), f"step: {what}")
+        case.same(outputs[::2], beside[::2], f"step: rows beside {what}")
+        case.same(case.module.steps(dull, start)[0], case.last(outputs, x.shape[1]), f"steps: {what}")
+
+
+def check_weights_are_current(case: Case) -> None:
+    """Outputs follow from the weights as they are, however they were written: nothing that is derived goes stale."""
+    window = case.x[:, : case.n]
+    for how in ("in place", "through .data", "in inference mode", "as one vector"):
+        for copied in (False, True):
+            module = copy.deepcopy(case.module)
+            module(window)  # whatever is kept is kept now
+            _write(module, how)
+            if copied:
+                module = copy.deepcopy(module)
+            fresh = copy.deepcopy(case.module)
+            fresh.load_state_dict(module.state_dict())
+            after = " and then copied" if copied else ""
+            case.same(module(window), fresh(window), f"forward: weights that were written {how}{after}")
+
+
+def _write(module: Any, how: str) -> None:
+    """Change every weight, and every buffer that is saved."""
+    saved = module.state_dict(keep_vars=True)
+    tensors = [x for x in saved.values() if x.is_floating_point()]
+    if how == "as one vector":
+        vector = torch.nn.utils.parameters_to_vector(module.parameters())
+        torch.nn.utils.vector_to_parameters(1.25 * vector, module.parameters())
+    else:
+        with torch.inference_mode(how == "in inference mode"), torch.no_grad():
+            for x in tensors:
+                (x.data if how == "through .data" else x).mul_(1.25)
 
 
 def check_step_is_pure(case: Case) -> None:
@@ -327,6 +285,8 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
     check_any_chunking,
     check_rows_are_independent,
     check_nan_stays_in_its_row,
+    check_degenerate_rows,
+    check_weights_are_current,
     check_step_is_pure,
     check_reset,
     check_save_and_resume,
@@ -369,29 +329,3 @@ def check_stream_module(
         else:
             with torch.no_grad():
                 check(case)
-
-
-def prepared(
-    module: Any,
-    input_dim: int | None = None,
-    tokens: int | None = None,
-    seed: int = 0,
-    tolerance: float | None = None,
-    reference: Reference | None = None,
-) -> Case:
-    """The module with a stream to try it on; arguments as those of `check_stream_module`."""
-    cfg = module.config
-    weight = next(module.parameters())
-    width = getattr(cfg, "input_dim", cfg.embed_dim) if input_dim is None else input_dim
-    r = cfg.update_size
-    length = (tokens or 3 * cfg.window + 2 * r + 3) // r * r
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(3, length, width, dtype=torch.float64, generator=generator).to(weight)
-    if reference is None and isinstance(module, MultiheadAttention):
-        attn = module
-
-        def reference(x: Tensor) -> Tensor:
-            return reference_outputs(attn, x)
-
-    allowed = TOLERANCE[weight.dtype] if tolerance is None else tolerance
-    return Case(module, x, allowed, reference, getattr(cfg, "single", True))

@@ -23,7 +23,7 @@ from nystream.stream import inputs
 from nystream.stream.backends import NAMES, choose
 from nystream.stream.pool import StreamPool
 from nystream.testing import module as modules
-from nystream.testing.module import Case
+from nystream.testing.case import Case, prepared, reference_outputs
 
 
 class PoolModule:
@@ -264,8 +264,12 @@ POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
     check_the_pool_has_its_own_copy,
 )
 
-# A pool records no graph, and refuses what is not finite.
-NOT_FOR_POOLS = (modules.check_gradients, modules.check_nan_stays_in_its_row)
+# A pool records no graph, refuses what is not finite, and has weights of its own.
+NOT_FOR_POOLS = (
+    modules.check_gradients,
+    modules.check_nan_stays_in_its_row,
+    modules.check_weights_are_current,
+)
 
 
 def check_stream_pool(
@@ -293,14 +297,14 @@ def check_stream_pool(
         attn = model
 
         def reference(x: Tensor) -> Tensor:
-            return modules.reference_outputs(attn, x)
+            return reference_outputs(attn, x)
 
     with torch.no_grad():
-        case = modules.prepared(wrapped, None, tokens, seed, tolerance, reference)
+        case = prepared(wrapped, None, tokens, seed, tolerance, reference)
         for check in modules.CHECKS:
             if check not in NOT_FOR_POOLS:
                 check(case)
-        plain = PoolCase(model, backend, modules.prepared(model, None, tokens, seed, tolerance))
+        plain = PoolCase(model, backend, prepared(model, None, tokens, seed, tolerance))
         for promise in POOL_CHECKS:
             promise(plain)
 
