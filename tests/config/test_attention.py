@@ -54,6 +54,17 @@ def test_sizes_are_positive_integers(name, value, error):
         config(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["embed_dim", "num_heads", "window", "update_size"])
+@pytest.mark.parametrize("value", [2**31, 10**18, 10**30])
+def test_sizes_that_no_library_can_count_are_refused_before_anything_is_built(name, value):
+    with pytest.raises(ValueError, match=rf"^{name}={value} must be at most 2,147,483,647$"):
+        config(**{name: value})
+
+
+def test_the_largest_window_is_a_config():
+    assert config(window=2**31 - 1).window == 2**31 - 1
+
+
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_every_variant_has_its_own_forms_of_the_window(variant):
     forms = SUMS.get(variant, NO_SUMS)

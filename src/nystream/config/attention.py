@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int
+from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int, size
 
 VARIANTS: tuple[str, ...] = (
     "full",
@@ -47,7 +47,7 @@ RECOMPUTE_BELOW = 128
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """What one attention is.
+    """What one attention is. No size may exceed 2³¹ − 1.
 
     Args:
         variant: one of `nystream.VARIANTS`.
@@ -89,8 +89,9 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, VARIANTS)
-        for name in ("embed_dim", "num_heads", "window", "update_size", "pinv_iters"):
-            positive_int(name, getattr(self, name))
+        for name in ("embed_dim", "num_heads", "window", "update_size"):
+            size(name, getattr(self, name))
+        positive_int("pinv_iters", self.pinv_iters)
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "

@@ -1,0 +1,45 @@
+"""How long a stream can be: the limits of `time`, the count of tokens that every state keeps.
+
+Places in rings, segments and phases are all computed from the time, by torch and by compiled kernels that check no
+index. So a time from outside, in a file or in a state that a user sets, is checked here before anything uses it. A
+stream itself never reaches the limit: at a million tokens a second that would take 285 years.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor
+
+# Exact in float64 and in JSON, and so far below the end of int64 that no sum or product with a time can overflow.
+LIMIT = 2**53
+
+
+def check(leaves: Iterable[tuple[str, Tensor]], config: object, source: str) -> None:
+    """Refuse times that no stream can be at, among the leaves of a state by name.
+
+    All times of a row are the same, in every block: from 0 to `LIMIT`, in whole groups of the config's `update_size`.
+    """
+    update_size = getattr(config, "update_size", 1)
+    first: tuple[str, Tensor] | None = None
+    for name, leaf in leaves:
+        if name.rpartition(".")[2] != "time":
+            continue
+        time = leaf.detach().cpu()
+        if (row := _first(~((time >= 0) & (time <= LIMIT) & (time % update_size == 0)))) is not None:
+            groups = f" and a multiple of update_size={update_size}" if update_size > 1 else ""
+            raise ValueError(
+                f"{source} has {name}[{row}] = {time[row]}, but a time must be between 0 and 2**53{groups}"
+            )
+        if first is None:
+            first = name, time
+        if (row := _first(time != first[1])) is not None:
+            raise ValueError(
+                f"{source} has {name}[{row}] = {time[row]} and {first[0]}[{row}] = {first[1][row]}, "
+                f"but the blocks of a stream must all be at the same time"
+            )
+
+
+def _first(wrong: Tensor) -> int | None:
+    """The first row that is marked."""
+    return int(wrong.nonzero()[0, 0]) if bool(wrong.any()) else None
