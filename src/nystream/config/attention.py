@@ -40,6 +40,8 @@ SUMS: dict[str, tuple[str, ...]] = {
 }
 NO_SUMS: tuple[str, ...] = ("auto", "recompute")
 
+MOST_ITERATIONS = 1000  # of Newton–Schulz, which has long converged by then
+
 # Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
 # stream it does so up to about 1,000 (benchmarks/step.py measures both).
 RECOMPUTE_BELOW = 128
@@ -56,7 +58,7 @@ class AttentionConfig:
         window: how many tokens n a token attends to, itself included.
         landmarks: number of landmarks m, 1 <= m <= n. Needed by the Nyström variants, unused by the full ones.
         pinv: how Γ is inverted: "newton" (the paper's iteration), "exact", "ridge" or "none".
-        pinv_iters: number of Newton–Schulz iterations; part of the model.
+        pinv_iters: number of Newton–Schulz iterations, at most 1000; part of the model.
         pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ.
         update_size: how many tokens r arrive together; divides `window`.
         sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
@@ -91,7 +93,7 @@ class AttentionConfig:
         one_of("variant", self.variant, VARIANTS)
         for name in ("embed_dim", "num_heads", "window", "update_size"):
             size(name, getattr(self, name))
-        positive_int("pinv_iters", self.pinv_iters)
+        size("pinv_iters", self.pinv_iters, MOST_ITERATIONS)
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 # Of any one size. The libraries that multiply matrices for torch count rows and columns in 32 bits.
-LARGEST = 2**31 - 1
+LARGEST_SIZE = 2**31 - 1
 
 
 def positive_int(name: str, value: object) -> None:
@@ -19,11 +19,11 @@ def positive_int(name: str, value: object) -> None:
         raise ValueError(f"{name}={value} must be at least 1")
 
 
-def size(name: str, value: object, most: int = LARGEST) -> None:
+def size(name: str, value: object, most: int = LARGEST_SIZE) -> None:
     """A count of something that takes memory: refused here by name, before an allocator refuses it without one."""
     positive_int(name, value)
     if isinstance(value, int) and value > most:
-        raise ValueError(f"{name}={value} must be at most {most:,}")
+        raise ValueError(f"{name}={value} must be at most {most}")
 
 
 def number(name: str, value: object) -> None:

@@ -18,7 +18,7 @@ Positions = Literal["learned", "sinusoidal", "none"]
 
 STACKS: tuple[str, ...] = ("paper", "deep")
 
-DEEPEST = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
+MOST_LAYERS = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
 
 # Family -> what its first, its middle and its last block are in a "paper" stack. Plain variants stay what they are.
 ROLES: dict[str, tuple[str, str, str]] = {
@@ -87,7 +87,7 @@ class EncoderConfig:
                 )
         if self.layers is None:
             object.__setattr__(self, "layers", len(configs))
-        size("layers", self.layers, DEEPEST)
+        size("layers", self.layers, MOST_LAYERS)
         if isinstance(given, tuple) and len(given) != self.layers:
             raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
         if isinstance(given, tuple) and all(cfg == given[0] for cfg in given):
