@@ -84,6 +84,16 @@ def test_blocks_at_different_times_are_refused(owner, saved):
         ns.load_state(saved(state), owner)
 
 
+@pytest.mark.parametrize("owner", ["deep"], indirect=True)
+@pytest.mark.parametrize("count", [2, 4])
+def test_blocks_of_different_batches_are_refused(owner, count):
+    first, second = owner.init_state(3).blocks[0], owner.init_state(count).blocks[1]
+    state = type(owner.init_state(1))((first, second))
+    for call in (lambda: ns.state.pack(state, owner), lambda: ns.continual(owner).set_state(state)):
+        with pytest.raises(ValueError, match=rf"state has {count} rows of blocks\.1\.time, but 3 of blocks\.0\.time"):
+            call()
+
+
 def test_rows_may_be_at_any_other_times(owner, saved):
     state, names = streamed(owner)
     for name in names:

@@ -21,25 +21,17 @@ def check(leaves: Iterable[tuple[str, Tensor]], config: object, source: str) -> 
     All times of a row are the same, in every block: from 0 to `LIMIT`, in whole groups of the config's `update_size`.
     """
     update_size = getattr(config, "update_size", 1)
-    first: tuple[str, Tensor] | None = None
-    for name, leaf in leaves:
-        if name.rpartition(".")[2] != "time":
-            continue
-        time = leaf.detach().cpu()
-        if (row := _first(~((time >= 0) & (time <= LIMIT) & (time % update_size == 0)))) is not None:
-            groups = f" and a multiple of update_size={update_size}" if update_size > 1 else ""
-            raise ValueError(
-                f"{source} has {name}[{row}] = {time[row]}, but a time must be between 0 and 2**53{groups}"
-            )
-        if first is None:
-            first = name, time
-        if (row := _first(time != first[1])) is not None:
-            raise ValueError(
-                f"{source} has {name}[{row}] = {time[row]} and {first[0]}[{row}] = {first[1][row]}, "
-                f"but the blocks of a stream must all be at the same time"
-            )
-
-
-def _first(wrong: Tensor) -> int | None:
-    """The first row that is marked."""
-    return int(wrong.nonzero()[0, 0]) if bool(wrong.any()) else None
+    times = {name: leaf.tolist() for name, leaf in leaves if name.rpartition(".")[2] == "time"}
+    first = next(iter(times), "")
+    for name, rows in times.items():
+        if len(rows) != len(times[first]):
+            raise ValueError(f"{source} has {len(rows)} rows of {name}, but {len(times[first])} of {first}")
+        for row, time in enumerate(rows):
+            if not 0 <= time <= LIMIT or time % update_size:
+                groups = f" and a multiple of update_size={update_size}" if update_size > 1 else ""
+                raise ValueError(f"{source} has {name}[{row}] = {time}, but a time must be between 0 and 2**53{groups}")
+            if time != times[first][row]:
+                raise ValueError(
+                    f"{source} has {name}[{row}] = {time} and {first}[{row}] = {times[first][row]}, "
+                    f"but the blocks of a stream must all be at the same time"
+                )
