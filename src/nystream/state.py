@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from nystream import times
+
 S = TypeVar("S", bound=tuple[Any, ...])
 
 FORMAT = "nystream-state-1"
@@ -262,8 +264,7 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
 
 def raw_bytes(x: Tensor) -> Any:
     """uint8 [nbytes], in order, for a hash: a copy, because along an axis of size 1 a tensor may have any stride."""
-    flat = torch.empty(x.numel(), dtype=x.dtype, device="cpu")
-    flat.copy_(x.detach().reshape(-1))
+    flat = torch.empty(x.numel(), dtype=x.dtype, device="cpu").copy_(x.detach().reshape(-1))
     return flat.view(torch.uint8).numpy()
 
 
@@ -272,6 +273,7 @@ def _contents(
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What a packed state holds: its leaves by name, and what is said about them."""
     check(state, owner.init_state(1) if like is None else like, None, type(owner).__name__)
+    times.check(named_leaves(state), owner.config, "state")  # what could not be loaded is not saved
     tensors = {name: leaf.detach().to("cpu", copy=True).contiguous() for name, leaf in named_leaves(state)}
     described = {
         "format": FORMAT,
@@ -300,6 +302,7 @@ def _restored(
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
         raise ValueError(f"{source} has rows that do not go together ({listed}); the file is damaged")
+    times.check(named_leaves(state), owner.config, source)
     return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
 
 
@@ -332,8 +335,7 @@ def checksum(tensors: dict[str, Tensor], described: dict[str, str]) -> str:
 
 def _header(blob: bytes) -> dict[str, Any]:
     """The header of a safetensors file: its length, then JSON."""
-    size = int.from_bytes(blob[:8], "little")
-    return json.loads(blob[8 : 8 + size])
+    return json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
 
 
 def _in_order(blob: bytes) -> bytes:
@@ -377,10 +379,8 @@ def _differences(described: dict[str, str], owner: Stateful) -> str:
         return "it does not say which"
     ours = _flat(json.loads(json.dumps(owner.config.to_dict())))
     names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
-    return (
-        ", ".join(f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names)
-        or "other fields"
-    )
+    listed = [f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names]
+    return ", ".join(listed) or "other fields"
 
 
 def _flat(fields: Any, prefix: str = "") -> dict[str, Any]:

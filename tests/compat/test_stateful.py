@@ -335,3 +335,9 @@ def test_streams_and_states_that_do_not_fit(build):
         face.set_state(build("encoder", "co-cont-single").init_state(2))
     with pytest.raises(ValueError, match="the state belongs to another config"):
         face.set_state(build("encoder", window=6).init_state(2))
+    for time in (-1, 2**53 + 1, 2**63 - 1):
+        state = face.get_state()
+        state.time[1] = time
+        with pytest.raises(ValueError, match=rf"state has first\.time\[1\] = {time}, but a time must be between"):
+            face.set_state(state)
+    assert face.get_state().time.tolist() == [1, 1, 1]

@@ -34,6 +34,7 @@ def config(variant="co-cont-single", **options):
         ({"pinv": "ridge", "pinv_ridge": 9e-6}, ValueError, ("pinv_ridge=9e-06", "1e-05 to 100000", "pinv='exact'")),
         ({"pinv": "ridge", "pinv_ridge": 1e200}, ValueError, ("pinv_ridge=1e+200", "1e-05 to 100000")),
         ({"pinv_ridge": "0.1"}, TypeError, ("pinv_ridge='0.1'", "number", "str")),
+        ({"pinv_iters": 1001}, ValueError, ("pinv_iters=1001", "at most 1000")),
         ({"sums": "add"}, ValueError, ("sums='add'", "'co-cont-single'", "auto, partials, recompute, subtract")),
         ({"dropout": 0.1}, ValueError, ("dropout=0.1", "'co-cont-single'", "dropout=0.0")),
         ({"dropout": 1.0}, ValueError, ("dropout=1.0", "at least 0 and less than 1")),
@@ -54,6 +55,17 @@ def test_a_refusal_names_the_argument_what_came_and_what_is_needed(options, erro
 def test_sizes_are_positive_integers(name, value, error):
     with pytest.raises(error, match=rf"^{name}={value} must be (at least 1|an integer)"):
         config(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["embed_dim", "num_heads", "window", "update_size"])
+@pytest.mark.parametrize("value", [2**31, 10**18, 10**30])
+def test_sizes_that_no_library_can_count_are_refused_before_anything_is_built(name, value):
+    with pytest.raises(ValueError, match=rf"^{name}={value} must be at most 2147483647$"):
+        config(**{name: value})
+
+
+def test_the_largest_window_is_a_config():
+    assert config(window=2**31 - 1).window == 2**31 - 1
 
 
 @pytest.mark.parametrize("variant", ns.VARIANTS)

@@ -81,6 +81,11 @@ def test_a_stack_names_what_it_refuses(make, options, error, words):
         ({"positions": "rotary"}, ValueError, ("positions='rotary'", "learned, sinusoidal, none")),
         ({"num_positions": 0}, ValueError, ("num_positions=0", "at least 1")),
         ({"num_positions": "12"}, TypeError, ("num_positions='12'", "integer")),
+        ({"num_positions": 10**18}, ValueError, ("num_positions=1000000000000000000", "at most 2147483647")),
+        ({"input_dim": 2**31}, ValueError, ("input_dim=2147483648", "at most 2147483647")),
+        ({"output_dim": 2**31}, ValueError, ("output_dim=2147483648", "at most 2147483647")),
+        ({"ff_dim": 10**30}, ValueError, ("ff_dim=1000000000000000000000000000000", "at most 2147483647")),
+        ({"layers": 10**18}, ValueError, ("layers=1000000000000000000", "at most 10000")),
     ],
 )
 def test_a_model_names_what_it_refuses(options, error, words):

@@ -268,3 +268,12 @@ def test_info_goes_with_the_model(build):
     assert model.info == ns.ModelInfo()
     model.info = ns.ModelInfo(labels=("a", "b", "c"), units="m")
     assert model.info.units == ("m",)
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, -(2**63), 10**30, torch.tensor([2**63 - 1, -(2**63)])])
+def test_no_offset_is_too_large(model, offset):
+    """Positions are a circle: an offset is taken around it before anything is added."""
+    x, around = randn(2, 6, 5), model.config.num_positions
+    assert torch.equal(model(x, offset=offset), model(x, offset=offset % around))
+    y, _ = model.steps(x, model.init_state(2), offset=offset)
+    assert torch.equal(y, model.steps(x, model.init_state(2), offset=offset % around)[0])

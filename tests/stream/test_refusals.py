@@ -180,6 +180,7 @@ def test_ids_that_were_good_before_are_looked_up_again_after_a_close(streams, to
         ({"capacity": 2.0}, TypeError, ("capacity=2.0", "integer")),
         ({"capacity": True}, TypeError, ("capacity=True", "integer")),
         ({"capacity": 10**15, "backend": "torch"}, MemoryError, ("capacity=1000000000000000", "a smaller capacity")),
+        ({"capacity": 10**30, "backend": "torch"}, MemoryError, ("more than a process can address", "smaller")),
         ({"backend": "triton"}, ValueError, ("backend='triton'", "'auto', 'numba', 'torch'")),
         ({"backend": None}, ValueError, ("backend=None", "'torch'")),
     ],
@@ -249,3 +250,29 @@ def test_a_backend_that_cannot_run_the_model_says_why(build):
     with pytest.raises(ValueError, match=r"backend='numba' cannot run this model: .+; use backend='torch'"):
         ns.StreamPool(build(layers=2), 1, "numba")
     assert ns.StreamPool(build(layers=2), 1, "auto").backend == "torch"
+
+
+def test_a_stream_that_finds_no_memory_is_named(build, backend, monkeypatch):
+    """Torch says it in a RuntimeError, NumPy in a MemoryError; neither says what it was for."""
+
+    def full(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes")
+
+    model = build()
+    with monkeypatch.context() as patch:
+        patch.setattr(ns.StreamModel, "init_state", full)
+        with pytest.raises(MemoryError, match=r"no room for a stream with window=6.* allocate 64 bytes"):
+            ns.StreamPool(model, backend=backend)
+    with monkeypatch.context() as patch:
+        patch.setattr(copy, "deepcopy", full)
+        with pytest.raises(MemoryError, match="no room for the pool's copy of the model"):
+            ns.StreamPool(model, backend=backend)
+
+
+def test_other_errors_of_a_backend_stay_what_they_are(build, backend, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(ns.StreamModel, "init_state", fail)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        ns.StreamPool(build(), backend=backend)

@@ -10,6 +10,7 @@ import torch
 
 import nystream as ns
 from nystream import state as states
+from nystream import times
 from nystream.stream.snapshot import fingerprint
 
 
@@ -200,25 +201,49 @@ def changed(blob, change, metadata=None):
         (lambda t: t.update({"blocks.0.time": torch.tensor(3)}), r"time is int64\[\], but .* needs int64\[1\]"),
         (lambda t: t.update({"blocks.0.time": torch.tensor([3.0])}), r"time is float32\[1\]"),
         (lambda t: t.update({"blocks.0.time": torch.tensor([3, 3])}), "rows that do not go together"),
-        (lambda t: t.update({"blocks.0.time": torch.tensor([-1])}), "at time -1, where no stream can be"),
+        (lambda t: t.update({"blocks.0.time": torch.tensor([-1])}), r"blocks\.0\.time\[0\] = -1, but a time must be"),
     ],
 )
 def test_leaves_that_do_not_fit_are_refused(model, blob, change, match):
     check_refused(pool_of(model), changed(blob, change), ValueError, match)
 
 
+@pytest.mark.parametrize("time", [times.LIMIT + 1, 2**62, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
+def test_a_time_beyond_the_limit_is_refused_whatever_the_checksum_says(build, backend, tokens, variant, time):
+    """The compiled kernels would find places of the rings by it, without a check."""
+    streams = ns.StreamPool(build(variant, window=7), 2, backend)
+    blob = streams.snapshot(fed(streams, tokens(9, 5)))
+    bad = changed(blob, lambda t: t.update({"blocks.0.time": torch.tensor([time])}))
+    check_refused(streams, bad, ValueError, rf"blocks\.0\.time\[0\] = {time}, but a time must be between 0 and 2\*\*53")
+
+
+@pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
+def test_at_the_limit_a_stream_goes_on(build, backend, tokens, variant):
+    """As at any other time of the same phase."""
+    streams, x = ns.StreamPool(build(variant, window=6), 2, backend), tokens(40, 5)
+    near = fed(streams, x[:20])
+    assert (times.LIMIT - 20) % 12 == 0  # two windows: the period of all phases
+    limit = {"blocks.0.time": torch.tensor([times.LIMIT])}
+    far = streams.restore(changed(streams.snapshot(near), lambda t: t.update(limit)))
+    for token in x[20:]:
+        np.testing.assert_allclose(streams.push(far, token), streams.push(near, token), atol=1e-6)
+    assert streams.time(far) == times.LIMIT + 20
+
+
 def test_a_time_inside_a_group_is_refused(build, tokens):
     streams = pool_of(build(update_size=2))
     blob = streams.snapshot(fed(streams, tokens(2, 2, 5)))
     bad = changed(blob, lambda t: t.update({"blocks.0.time": torch.tensor([3])}))
-    check_refused(streams, bad, ValueError, "at time 3, where no stream can be")
+    check_refused(streams, bad, ValueError, r"blocks\.0\.time\[0\] = 3, .* a multiple of update_size=2")
 
 
 def test_blocks_at_different_times_are_refused(build, tokens):
     streams = pool_of(build("co-full-single", layers=2, stack="deep"))
     blob = streams.snapshot(fed(streams, tokens(3, 5)))
     bad = changed(blob, lambda t: t.update({"blocks.1.time": torch.tensor([2])}))
-    check_refused(streams, bad, ValueError, "at time 2, 3, where no stream can be")
+    match = r"blocks\.1\.time\[0\] = 2 and blocks\.0\.time\[0\] = 3, but .* at the same time"
+    check_refused(streams, bad, ValueError, match)
 
 
 def test_metadata_that_make_no_sense_are_refused(model, blob):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import nystream.state as states
+from nystream import times
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import one_of
 from nystream.layers import checks
@@ -144,6 +145,7 @@ class Continual(nn.Module):
             if theirs != ours:
                 raise ValueError(f"state has {len(theirs)} tensors, but that of this {owner} has {len(ours)} others")
         states.check(state, like, None, owner)
+        times.check(states.named_leaves(state), self.module.config, "state")
         self._state = states.detach(states.clone(state))
         self._seen = int(state.time.min()) // self._size
 

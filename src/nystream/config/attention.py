@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int
+from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int, size
 
 VARIANTS: tuple[str, ...] = (
     "full",
@@ -42,6 +42,7 @@ NO_SUMS: tuple[str, ...] = ("auto", "recompute")
 
 # Where (ΓᵀΓ + λ²I)⁻¹Γᵀ is accurate: the relative error is about 1e-8 / λ in a float32 model.
 SMALLEST_RIDGE, LARGEST_RIDGE = 1e-5, 1e5
+MOST_ITERATIONS = 1000  # of Newton–Schulz, which has long converged by then
 
 # Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
 # stream it does so up to about 1,000 (benchmarks/step.py measures both).
@@ -50,7 +51,7 @@ RECOMPUTE_BELOW = 128
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """What one attention is.
+    """What one attention is. No size may exceed 2³¹ − 1.
 
     Args:
         variant: one of `nystream.VARIANTS`.
@@ -59,8 +60,8 @@ class AttentionConfig:
         window: how many tokens n a token attends to, itself included.
         landmarks: number of landmarks m, 1 <= m <= n. Needed by the Nyström variants, unused by the full ones.
         pinv: how Γ is inverted: "newton" (the paper's iteration), "exact", "ridge" or "none".
-        pinv_iters: number of Newton–Schulz iterations; part of the model. Up to about 16 are accurate in float32, and
-            30 in float64, whatever the stream (see the page on numerics).
+        pinv_iters: number of Newton–Schulz iterations, at most 1000; part of the model. Up to about 16 are accurate in
+            float32, and 30 in float64, whatever the stream (see the page on numerics).
         pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ, from 1e-5 to 1e5.
         update_size: how many tokens r arrive together; divides `window`.
         sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
@@ -93,8 +94,9 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         one_of("variant", self.variant, VARIANTS)
-        for name in ("embed_dim", "num_heads", "window", "update_size", "pinv_iters"):
-            positive_int(name, getattr(self, name))
+        for name in ("embed_dim", "num_heads", "window", "update_size"):
+            size(name, getattr(self, name))
+        size("pinv_iters", self.pinv_iters, MOST_ITERATIONS)
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "

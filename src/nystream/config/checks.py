@@ -8,12 +8,22 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+# Of any one size. The libraries that multiply matrices for torch count rows and columns in 32 bits.
+LARGEST_SIZE = 2**31 - 1
+
 
 def positive_int(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
     if value < 1:
         raise ValueError(f"{name}={value} must be at least 1")
+
+
+def size(name: str, value: object, most: int = LARGEST_SIZE) -> None:
+    """A count of something that takes memory: refused here by name, before an allocator refuses it without one."""
+    positive_int(name, value)
+    if isinstance(value, int) and value > most:
+        raise ValueError(f"{name}={value} must be at most {most}")
 
 
 def number(name: str, value: object) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from nystream.config.attention import NO_SUMS, SUMS, AttentionConfig
-from nystream.config.checks import boolean, fields_of, fingerprint_of, number, one_of, positive_int
+from nystream.config.checks import boolean, fields_of, fingerprint_of, number, one_of, size
 
 Stack = Literal["paper", "deep"]
 Norm = Literal["pre", "post"]
@@ -17,6 +17,8 @@ Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
 STACKS: tuple[str, ...] = ("paper", "deep")
+
+MOST_LAYERS = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
 
 # Family -> what its first, its middle and its last block are in a "paper" stack. Plain variants stay what they are.
 ROLES: dict[str, tuple[str, str, str]] = {
@@ -32,7 +34,7 @@ class EncoderConfig:
 
     Args:
         attention: one config for all blocks, or one for each. The variant's name picks the family, `stack` the roles.
-        layers: number of blocks; as many as there are configs unless told.
+        layers: number of blocks, at most 10,000; as many as there are configs unless told.
         ff_dim: inner width of the feed-forward; four times the embedding unless told.
         stack: "paper" (first block retroactive, middle ones plain, last one newest row only; the output is the window
             model's) or "deep" (newest row in every block, each over a window of its own; cost linear in depth).
@@ -58,7 +60,7 @@ class EncoderConfig:
         self._check_attention()
         if self.ff_dim is None:
             object.__setattr__(self, "ff_dim", 4 * self.embed_dim)
-        positive_int("ff_dim", self.ff_dim)
+        size("ff_dim", self.ff_dim)
         one_of("stack", self.stack, STACKS)
         one_of("norm", self.norm, ("pre", "post"))
         one_of("activation", self.activation, ("gelu", "relu"))
@@ -85,7 +87,7 @@ class EncoderConfig:
                 )
         if self.layers is None:
             object.__setattr__(self, "layers", len(configs))
-        positive_int("layers", self.layers)
+        size("layers", self.layers, MOST_LAYERS)
         if isinstance(given, tuple) and len(given) != self.layers:
             raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
         if isinstance(given, tuple) and all(cfg == given[0] for cfg in given):
@@ -207,7 +209,7 @@ class ModelConfig(EncoderConfig):
         if self.num_positions is None:
             object.__setattr__(self, "num_positions", self.window)
         for name in ("input_dim", "output_dim", "num_positions"):
-            positive_int(name, getattr(self, name))
+            size(name, getattr(self, name))
 
     @property
     def encoder(self) -> EncoderConfig:

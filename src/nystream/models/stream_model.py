@@ -219,11 +219,12 @@ class StreamModel(
     def _start(self, offset: int | Tensor, x: Tensor) -> int | Tensor:
         if isinstance(offset, bool) or not isinstance(offset, int | Tensor):
             raise TypeError(f"offset is a {type(offset).__name__}, but must be an integer or a tensor [B] of them")
+        around = self.positions.num_positions  # taken first, so that no offset is too large to be added to
         if isinstance(offset, int):
-            return offset
+            return offset % around
         if offset.dtype not in (torch.int64, torch.int32) or offset.shape not in ((), x.shape[:1]):
             raise ValueError(f"offset is {offset.dtype} {list(offset.shape)}, but must be integers [{x.shape[0]}]")
-        return offset.expand(x.shape[0])
+        return (offset % around).expand(x.shape[0])
 
     def _check_tokens(self, x: Tensor) -> None:
         checks.sequence("x", x, self.config.input_dim, "input_dim")

@@ -17,7 +17,7 @@ from nystream.layers.encoder import StreamEncoder
 from nystream.models.stream_model import StreamModel
 from nystream.stream import forks, inputs
 from nystream.stream.backends import choose
-from nystream.stream.errors import UnknownStreamError
+from nystream.stream.errors import UnknownStreamError, room_for
 from nystream.stream.snapshot import Snapshots
 
 Model = StreamModel | StreamEncoder | MultiheadAttention
@@ -59,14 +59,9 @@ class StreamPool:
     def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto") -> None:
         _check_model(model)
         positive_int("capacity", capacity)
-        self._model: Any = _own_copy(model)
-        kind = choose(self._model, backend)
-        try:
-            self._backend = kind(self._model, capacity)
-        except MemoryError as error:
-            raise MemoryError(
-                f"capacity={capacity}: {error}; a pool grows as streams are opened, so a smaller capacity will do"
-            ) from error
+        with room_for("the pool's copy of the model"):
+            self._model: Any = _own_copy(model)
+        self._backend = choose(self._model, backend)(self._model, capacity)
         self._snapshots = Snapshots(self._model)
         self._capacity = capacity
         cfg = model.config
@@ -362,8 +357,9 @@ def _own_copy(model: Model) -> Model:
     with torch.inference_mode(False), torch.no_grad():
         own = copy.deepcopy(model).eval().requires_grad_(False)
         own.zero_grad()
-        own.to(next(own.parameters()).device)  # moves nothing: derives Γ† from landmarks that were written in place
-    for part in own.modules():
-        if isinstance(part, MultiheadAttention):
-            part.require_landmarks()
+        for part in own.modules():
+            if isinstance(part, MultiheadAttention):
+                if part.config.fixed:
+                    part.learn_landmarks(False)  # as buffers they keep their Γ†; parameters compute it at every step
+                part.require_landmarks()
     return own

@@ -50,7 +50,9 @@ class Snapshots:
                 f"{WHAT} belongs to other weights ({theirs:.8}… there, {self._weights:.8}… here); "
                 f"a stream can only go on with the weights it began with"
             )
-        _check_time(state, self._model.config.update_size)
+        rows = state.time.shape[0]
+        if rows != 1:
+            raise ValueError(f"{WHAT} has {rows} streams, but must have one; state.select() takes one out")
         return state
 
     @property
@@ -59,13 +61,3 @@ class Snapshots:
         if self._hash is None:
             self._hash = fingerprint(self._model)
         return self._hash
-
-
-def _check_time(state: Any, r: int) -> None:
-    """Refuse times that no stream reaches: backends find their places by them."""
-    times = [leaf for name, leaf in states.named_leaves(state) if name.rpartition(".")[2] == "time"]
-    if times[0].shape[0] != 1:
-        raise ValueError(f"{WHAT} has {times[0].shape[0]} streams, but must have one; state.select() takes one out")
-    tokens = {int(time) for time in times}
-    if len(tokens) > 1 or min(tokens) < 0 or min(tokens) % r:
-        raise ValueError(f"{WHAT} is at time {', '.join(map(str, sorted(tokens)))}, where no stream can be")

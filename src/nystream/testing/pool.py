@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import nystream.state as states
+from nystream import times
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream import inputs
 from nystream.stream.backends import NAMES, choose
@@ -237,6 +238,51 @@ def check_snapshots(case: PoolCase) -> None:
             case.case.same(moved, expected, f"a snapshot of {name!r} goes on with {pool.backend!r}")
 
 
+def check_hostile_snapshots(case: PoolCase) -> None:
+    """A snapshot at a time that no stream can reach is refused, though its checksum is right; the pool goes on."""
+    pool, length = case.pool(), case.window + 1
+    sid = pool.open()
+    case.feed(pool, sid, 0, 0, length)
+    blob, r, now = pool.snapshot(sid), case.r, length * case.r
+    names = [name for name, _ in states.named_leaves(states.unpack(blob, case.model)) if name.endswith("time")]
+    bad = [dict.fromkeys(names, time) for time in (-r, -(2**63), (times.LIMIT // r + 1) * r, (2**63 - 1) // r * r)]
+    bad += [dict.fromkeys(names, now + 1)] * (r > 1) + [{names[-1]: now + r}] * (len(names) > 1)
+    for changed in bad:
+        try:
+            pool.restore(_tampered(blob, changed))
+        except ValueError:
+            pass
+        else:
+            raise AssertionError(f"a snapshot with {changed}: it was not refused")
+        assert pool.ids == (sid,), f"a snapshot with {changed}: it was refused, but the streams are {pool.ids}"
+        assert pool.snapshot(sid) == blob, f"a snapshot with {changed}: it was refused, but a stream has changed"
+    assert pool.time(pool.restore(_tampered(blob, {}))) == now, "a snapshot that was written again is as it was"
+    case.case.same(
+        case.feed(pool, sid, 0, length, case.groups), case.alone(0)[length:], "after hostile snapshots a stream goes on"
+    )
+
+
+def check_extremes_stay_in_their_stream(case: PoolCase) -> None:
+    """Tokens that are finite, and extreme, break no other stream, whether it lies next to theirs or not."""
+    weight = next(case.model.parameters())
+    for value in (0.0, 1.0, torch.finfo(weight.dtype).max / 2):
+        pool = case.pool()
+        extreme, near, far = (pool.open() for _ in range(3))
+        token = torch.full_like(case.token(0, 0), value)
+        outs: dict[int, list[Tensor]] = {near: [], far: []}
+        for group in range(2 * case.window + 1):
+            together = [far, extreme, near] if group % 2 else [far, extreme]  # with and without the one in between
+            rows = [token if sid == extreme else case.token(sid, group) for sid in together]
+            answers = dict(zip(together, pool.push_many(together, torch.stack(rows)), strict=True))
+            if near not in answers:
+                answers[near] = pool.push(near, case.token(near, group))
+            for sid, out in outs.items():
+                out.append(torch.from_numpy(answers[sid]))
+        for sid, out in outs.items():
+            expected = case.alone(sid, 2 * case.window + 1)
+            case.case.same(torch.stack(out), expected, f"beside a stream of {value:g} another is as it is alone")
+
+
 def check_the_pool_has_its_own_copy(case: PoolCase) -> None:
     """What happens to the model afterwards does not reach the pool, nor what happens to arrays it was given or gave."""
     model = copy.deepcopy(case.model)
@@ -261,6 +307,8 @@ POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
     check_growth,
     check_refusals,
     check_snapshots,
+    check_hostile_snapshots,
+    check_extremes_stay_in_their_stream,
     check_the_pool_has_its_own_copy,
 )
 
@@ -307,6 +355,16 @@ def check_stream_pool(
         plain = PoolCase(model, backend, prepared(model, None, tokens, seed, tolerance))
         for promise in POOL_CHECKS:
             promise(plain)
+
+
+def _tampered(blob: bytes, changed: dict[str, int]) -> bytes:
+    """The snapshot with other times in some leaves, and a checksum that fits them."""
+    from safetensors.torch import load, save
+
+    tensors, described = load(blob), states.metadata(blob)
+    tensors |= {name: torch.tensor([time]) for name, time in changed.items()}
+    described.pop("checksum")
+    return save(tensors, described | {"checksum": states.checksum(tensors, described)})
 
 
 def _able(model: Any) -> list[str]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import nystream as ns
 from nystream.ops.attention import reference
 from nystream.stream.cpu.alone import AttentionKernel
+from nystream.stream.cpu.attention import filled
 
 SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
 
@@ -86,3 +87,14 @@ def test_a_nan_inside_is_gone_after_a_window():
         assert np.isnan(y).all() == (60 <= t < 110)
         if not 60 <= t < 110:
             np.testing.assert_allclose(y, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("r", [1, 2, 6])
+def test_a_ring_holds_from_r_to_n_tokens_whatever_the_time(r):
+    """Loops run over so many of them, without a check: below zero they would leave the ring."""
+    for time in range(0, 20, r):
+        assert filled.py_func(time, r, 6) == min(time + r, 6)
+    for time in (-1, -7, -(2**62), -(2**63)):
+        assert filled.py_func(time, r, 6) == r
+    for time in (2**53, 2**63 - 1):
+        assert filled.py_func(time, r, 6) == 6

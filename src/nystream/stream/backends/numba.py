@@ -18,6 +18,7 @@ from nystream.stream.cpu import exchange, step
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.pack import aligned, packed
 from nystream.stream.crew import Crew
+from nystream.stream.errors import room_for
 
 Array = np.ndarray[Any, Any]
 
@@ -32,14 +33,16 @@ class NumbaBackend:
     name = "numba"
 
     def __init__(self, model: Any, capacity: int) -> None:
-        self._packed = packed(model)
+        with room_for("the compiled copy of the weights"):
+            self._packed = packed(model)
         self._plan = self._packed.plan
         self._configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
         self._grouped = model.config.update_size > 1
-        self._like = model.init_state(1)
         self._size = int(self._plan[p.SIZE])
-        self._fresh = aligned(self._size)
-        exchange.write(self._fresh, self._plan, self._like)
+        with room_for(f"a stream with window={model.config.window}, {4 * self._size:,} bytes"):
+            self._fresh = aligned(self._size)
+            self._like = model.init_state(1)
+            exchange.write(self._fresh, self._plan, self._like)
         self.bytes_per_stream, self.weight_bytes = self._fresh.nbytes, self._packed.weight_bytes
         self.spoiled: set[int] = set()
         self._spare: list[Array] = []
@@ -126,9 +129,12 @@ class NumbaBackend:
         if held is None:
             if not self._spare:
                 many = max(1, SLAB // self.bytes_per_stream)
-                self._spare = list(aligned(many * self._size).reshape(many, self._size))
+                with room_for(f"{many} more streams of {self.bytes_per_stream:,} bytes each"):
+                    self._spare = list(aligned(many * self._size).reshape(many, self._size))
             if slot >= len(self._addresses):
-                self._addresses = np.resize(self._addresses, 2 * slot + 16)
+                larger = np.zeros(2 * slot + 16, np.int64)
+                larger[: len(self._addresses)] = self._addresses
+                self._addresses = larger
             held = self._blocks[slot] = self._spare.pop()
             self._addresses[slot] = held.ctypes.data
             self._own[slot] = self._addresses[slot : slot + 1].copy()

@@ -6,6 +6,7 @@ which copies their rings twice; where that is the dearer, each run of neighbours
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 import nystream.state as states
+from nystream.stream.errors import room_for
 
 # A call of `step` takes about as long as this many bytes take to be copied there and back.
 BYTES_PER_CALL = 2_000_000
@@ -30,8 +32,13 @@ class TorchBackend:
         weight = next(model.parameters())
         self._device, self._dtype = weight.device, weight.dtype
         with _ordinary():
-            self._fresh = model.init_state(1)
-            self._state = _room(self._fresh, capacity)
+            with room_for(f"a stream with window={model.config.window}"):
+                self._fresh = model.init_state(1)
+            try:
+                self._state = _room(self._fresh, capacity)
+            except MemoryError as error:
+                hint = "a pool grows as streams are opened, so a smaller capacity will do"
+                raise MemoryError(f"capacity={capacity}: {error}; {hint}") from error
         self.bytes_per_stream = states.nbytes(self._fresh)
         self.spoiled: set[int] = set()
 
@@ -133,7 +140,8 @@ def _ordinary() -> Iterator[None]:
 
 def _room(fresh: Any, capacity: int) -> Any:
     """A state of `capacity` rows, not filled in: memory that no stream has used yet is not touched."""
-    try:
+    size = states.nbytes(fresh)
+    with room_for(f"{capacity:,} streams of {size:,} bytes each"):
+        if capacity * size > sys.maxsize:  # torch would complain of its own arguments
+            raise MemoryError(f"{capacity * size:,} bytes are more than a process can address")
         return states.map_state(lambda leaf: leaf.new_empty(capacity, *leaf.shape[1:]), fresh)
-    except RuntimeError as error:
-        raise MemoryError(f"no room for {capacity} streams of {states.nbytes(fresh)} bytes each") from error

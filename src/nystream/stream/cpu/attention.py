@@ -33,6 +33,12 @@ from nystream.stream.cpu.rows import copy
 from nystream.stream.cpu.simd import compiled, merged
 
 
+@compiled
+def filled(time: int, r: int, n: int) -> int:
+    """How many tokens a ring of n holds after the r that follow `time`: from r to n, also for a time that is wrong."""
+    return max(min(time, n - r), 0) + r
+
+
 @merged
 def attention(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: int, stride: int, out: int,
               room: int, d: Any) -> None:  # fmt: skip
@@ -77,7 +83,7 @@ def _fixed(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: int,
 def _continual(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: int, stride: int, out: int,
                room: int, d: Any) -> None:  # fmt: skip
     n, m, heads, tile, width = plan[b + WINDOW], plan[b + LANDMARKS], plan[b + HEADS], plan[b + LANES], plan[b + WIDTH]
-    scale, held = w[plan[b + SCALE_AT]], min(time + r, n)
+    scale, held = w[plan[b + SCALE_AT]], filled(time, r, n)
     newest, renewed = 0, 0
     for i in range(r):
         row = q + i * stride
@@ -93,12 +99,12 @@ def _continual(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: 
     sliding.push(s, plan, b, time // r, r)
     for back in range(renewed):
         continual.renew(s, w, plan, b, (newest + m - back) % m, held, time // r, r, z, room)
-    if renewed and time + r >= n:  # before that nothing reads it
+    if renewed and held == n:  # before that nothing reads it
         continual.renew_inverse(s, w, plan, b, z, room, d)
     back, front, last = sliding.parts(plan, b, time // r, r)
     for i in range(r):
         row = q + i * stride
-        if time + r < n:  # no landmarks yet
+        if held < n:  # no landmarks yet
             full.attend(s, plan[b + KEYS_AT], plan[b + VALUES_AT], held, z, row, room, out + i * stride, scale,
                         heads, tile, width)  # fmt: skip
         else:
@@ -115,5 +121,5 @@ def _full(s: Any, w: Any, plan: Any, b: int, time: int, r: int, z: Any, q: int, 
         copy(z, row + width, s, plan[b + KEYS_AT] + slot * width, width)
         copy(z, row + 2 * width, s, plan[b + VALUES_AT] + slot * width, width)
     for i in range(r):
-        full.attend(s, plan[b + KEYS_AT], plan[b + VALUES_AT], min(time + r, n), z, q + i * stride, room,
+        full.attend(s, plan[b + KEYS_AT], plan[b + VALUES_AT], filled(time, r, n), z, q + i * stride, room,
                     out + i * stride, w[plan[b + SCALE_AT]], heads, tile, width)  # fmt: skip

@@ -122,7 +122,7 @@ def _ridge(d: Any, m: int, across: int, ridge: float) -> None:
             d[right + i * across + j] = d[j * across + i]
     _product(d, right, 0, left, m, across)  # ΓᵀΓ
     for i in range(m):
-        d[left + i * across + i] += ridge * ridge
+        d[left + i * across + i] += np.float64(ridge) * np.float64(ridge)
     for p in range(m):
         pivot = splat8(1.0 / d[left + p * across + p])
         for at in range(p * across, (p + 1) * across, 8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ class _Packer:
     def keep(self, *sizes: int) -> int:
         """Where a state keeps so many numbers."""
         at = self.state
-        self.state += -(-int(np.prod(sizes)) // LINE) * LINE
+        self.state += -(-math.prod(sizes) // LINE) * LINE
         return at
 
     def linear(self, weight: Array, bias: Array | None) -> int:
