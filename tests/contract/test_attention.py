@@ -35,6 +35,20 @@ def test_every_inverse(variant, pinv):
     testing.check_stream_module(build(variant, 10, 3, pinv=pinv))
 
 
+# In float32: solved or iterated there, these would be off by far more than the tolerance, or raise.
+@pytest.mark.parametrize("options", [{"pinv": "ridge", "pinv_ridge": 1e-4}, {"pinv": "newton", "pinv_iters": 14}])
+@pytest.mark.parametrize("variant", ["nystrom", "co-cont-single", "co-cont-retro"])
+def test_inverses_that_amplify(variant, options):
+    testing.check_stream_module(build(variant, 32, 16, torch.float32, **options), gradients=False)
+
+
+@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if "fixed" in v])
+def test_landmarks_that_are_learned(variant):
+    attn = build(variant, 10, 3)
+    attn.learn_landmarks()
+    testing.check_stream_module(attn, gradients=False)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_every_dtype(variant, dtype):

@@ -57,6 +57,13 @@ def test_every_dtype(dtype):
     check(model(attention("co-fixed-single", pinv="ridge"), dtype))
 
 
+# Inverses that amplify: float32 keeps Γ† to about 1e-8 / λ, and to 6e-8 · 3.25^(iterations / 2).
+@pytest.mark.parametrize("backend", ["torch", "numba"])
+@pytest.mark.parametrize("options", [{"pinv": "ridge", "pinv_ridge": 1e-4}, {"pinv": "newton", "pinv_iters": 12}])
+def test_rows_without_news(options, backend):
+    check(model(attention("co-cont-single", 6, 3, **options), torch.float32), backend)
+
+
 def test_an_encoder_from_torch():
     layer = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
     encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
