@@ -274,3 +274,36 @@ def test_the_commands_of_the_documentation_are_understood():
     assert len(commands) >= 4
     for words in commands:
         assert isinstance(tyro.cli(Stream, args=shlex.split(words, comments=True)), Stream)
+
+
+def test_every_kind_of_reason_is_told(capsys, monkeypatch, run_folder):
+    bad = ["[1, 2]"] * 3 + ["[1, 2, 3, 4]"] * 4 + ['[1, "foo", 3]'] * 2 + ["{"]
+    given(monkeypatch, "\n".join(["[1, 2, 3]", *bad, "[4, 5, 6]"]))
+    assert main(["stream", str(run_folder), "-"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert "nystream: line 9 skipped: b is 'foo', which is not a number" in said
+    assert said[-4:] == [
+        "nystream: 7 skipped like line 2: 2 numbers, but the model takes 3",
+        "nystream: 2 skipped like line 9: b is 'foo', which is not a number",
+        "nystream: 1 skipped: line 11: not JSON: Expecting property name enclosed in double quotes at character 2",
+        "nystream: 10 of 12 lines skipped",
+    ]
+
+
+@pytest.mark.parametrize("how", ["--json", "--human"])
+def test_a_model_whose_output_is_not_finite(capsys, run_folder, csv, tmp_path, how):
+    model = ns.StreamModel.from_pretrained(run_folder / "model")
+    model.info = ns.ModelInfo("classification", inputs=("a", "b", "c"), labels=("calm", "storm"))
+    with torch.no_grad():
+        model.head.weight.fill_(torch.nan)
+    model.save_pretrained(tmp_path / "poisoned")
+    assert main(["stream", str(tmp_path / "poisoned"), str(csv), how]) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines()[0].startswith("nystream: line 2: the model's output is not finite; such answers are null")
+    assert err.splitlines()[1:] == ["nystream: 30 of 30 answers not finite"]
+    if how == "--human":
+        assert "calm" not in out
+    else:
+        answers = [json.loads(line) for line in out.splitlines()]
+        assert {answer["label"] for answer in answers} == {None}
+        assert {answer["note"] for answer in answers} == {"the model's output is not finite"}

@@ -93,6 +93,8 @@ class Stream:
         """Say at the end what the answers do not; ValueError where there are none."""
         every = count.taken + count.skipped
         name, records = "standard input" if self.source == "-" else self.source, counted(every, source.unit)
+        for reason in count.reasons:
+            say(reason)
         if not count.answers and not resumed:
             if count.skipped and count.skipped == every:
                 raise ValueError(f"none of {records} of {name} could be read")
@@ -100,6 +102,8 @@ class Stream:
         for what, some in (("skipped", count.skipped), ("left out", count.left)):
             if some:
                 say(f"{some:,} of {records} {what}")
+        if count.not_finite:
+            say(f"{count.not_finite:,} of {counted(count.answers, 'answer')} not finite")
         if resumed and not every:
             say(f"there is nothing new in {name}")
 

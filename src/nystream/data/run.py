@@ -115,6 +115,7 @@ def train(
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
         output, y = predict(model, parts[name], skip=warm, progress=show)
+        _say_if_not_finite(output, say)
         scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
     tokens = {name: len(parts[name].x) for name in PARTS}
     about: dict[str, Any] = {
@@ -130,7 +131,7 @@ def train(
 
 
 def evaluate(
-    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, say: Say = print
 ) -> dict[str, Scores]:
     """The scores of a model that streams over a source, and those of the baselines."""
     warm = warm_up(model.config, TrainConfig(short=problem.short))
@@ -139,6 +140,7 @@ def evaluate(
     if longest <= warm:
         raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
     output, y = predict(model, data, skip=warm, progress=show)
+    _say_if_not_finite(output, say)
     return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
 
 
@@ -222,6 +224,12 @@ def _trained(
         model, lessons.train, lessons.valid, config=tuning, tokens=TOKENS, folder=folder, **options
     )
     return found
+
+
+def _say_if_not_finite(output: Tensor, say: Say) -> None:
+    wrong = int((~output.isfinite()).any(1).sum())
+    if wrong:
+        say(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
 
 
 def _fit_changes(model: StreamModel, y: Tensor) -> None:

@@ -106,12 +106,16 @@ class LiveSound(LiveReader):
         except (TypeError, ValueError, OverflowError):
             raise RecordError("a record must be samples, numbers from -1 to 1") from None
         if samples.ndim != 1:
-            raise RecordError(f"a record is {list(samples.shape)}, but must be mono samples [N]")
+            raise RecordError(f"a record is {list(samples.shape)}, but must be mono samples [N]", "shape")
         lacking = ~np.isfinite(samples)
         if lacking.any() and self.missing == "fail":
-            raise RecordError(f"sample {int(lacking.argmax()) + 1} of a record is not finite")
+            raise RecordError(f"sample {int(lacking.argmax()) + 1} of a record is not finite", "not finite")
         if lacking.any() and self.missing == "skip":
-            self.note, self.lost = f"{int(lacking.sum())} of its samples are not finite", 1
+            self.note, self.note_kind, self.lost = (
+                f"{int(lacking.sum())} of its samples are not finite",
+                "not finite",
+                1,
+            )
             return []
         filled = ("samples",) if lacking.any() else ()
         held = np.concatenate([self.state, np.where(lacking, np.float32(0), samples)])

@@ -18,6 +18,7 @@ from nystream.data.time_column import find_time
 from nystream.tasks.electricity.features import DAY, WEEK
 
 CATEGORIES = 32  # of a column, at most
+MOSTLY = 0.5  # share of numbers, from which a column is one of numbers that has a slip
 
 
 class Schema(NamedTuple):
@@ -142,6 +143,9 @@ def _column(table: Table, name: str, decimal: str, categorical: bool, wanted: bo
     there = [category(field) for field in table.values(name)[:rows] if field is not None]
     met = sorted(set(there))
     if len(met) > CATEGORIES:
+        # A column of numbers with a slip: that field is what the user has to mend.
+        if wrong is not None and np.isfinite(found).mean() >= MOSTLY:
+            return f"has {table.raw(name, wrong)!r} in {table.line(wrong)}, which is not a number"
         unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", there[0].strip())
         way = "take out what stands beside the numbers" if unit else f"at most {CATEGORIES} can be categories"
         return f"is text of {len(met)} different values, such as {there[0]!r}; {way}"
