@@ -149,7 +149,7 @@ def test_stopped_and_told_how_to_go_on(reproduce, capsys, monkeypatch):
 
     monkeypatch.setattr(Job, "run", stopped)
     assert reproduce("--models", "co", "--no-steps") == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command resumes it" in capsys.readouterr().err
 
 
 def test_other_experiments_are_not_lost(reproduce, capsys):

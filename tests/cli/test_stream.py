@@ -190,7 +190,10 @@ def test_a_kill_loses_nothing(capsys, run_folder, csv, expected, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_a_clean_end(run_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "stopped"), (signal.SIGTERM, "stopped by SIGTERM")], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_clean_end(run_folder, tmp_path, number, said):
     state = tmp_path / "state"
     process = command(run_folder, "-", "--save-state", state, stdin=subprocess.PIPE)
     for row in X[:3].tolist():
@@ -198,10 +201,11 @@ def test_a_clean_end(run_folder, tmp_path):
         process.stdin.flush()
         assert process.stdout.readline()  # each answer comes before the next record is sent
     time.sleep(0.2)  # until it waits for the next one
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == b"nystream: stopped\n"
+    assert process.returncode == 128 + number
+    saved = f"the session of 3 tokens is saved in {state}; --load-state {state} resumes it"
+    assert err.decode() == f"nystream: {said}; {saved}\n"
     session = Session(models.load(str(run_folder)))
     assert saving.load(state, session).items == 3
     assert session.tokens == 3
@@ -307,3 +311,22 @@ def test_a_model_whose_output_is_not_finite(capsys, run_folder, csv, tmp_path, h
         answers = [json.loads(line) for line in out.splitlines()]
         assert {answer["label"] for answer in answers} == {None}
         assert {answer["note"] for answer in answers} == {"the model's output is not finite"}
+
+
+def test_a_stream_that_is_stopped_says_what_it_skipped(run_folder, csv):
+    with csv.open("a") as file:
+        file.write("foo,2,3,n\n" * 8)
+    process = command(run_folder, csv, "--follow")
+    for _ in range(30):
+        process.stdout.readline()
+    for _ in range(5):
+        process.stderr.readline()
+    time.sleep(0.2)  # until it waits for more
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert err.decode().splitlines() == [
+        "nystream: 8 skipped like line 32: c is 'foo', which is not a number",
+        "nystream: 8 of 38 lines skipped",
+        "nystream: stopped by SIGTERM; the session is not saved: --save-state FILE would do that",
+    ]

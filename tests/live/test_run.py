@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nystream.data.reader import RecordError
+from nystream.interrupts import Terminated, exit_code
 from nystream.live import run, saving
 from nystream.live.run import Keeper, follow
 from nystream.live.session import Session
@@ -152,7 +153,7 @@ class Counting(Session):
         return answers
 
 
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 def test_signals_wait_for_the_record_to_end(make_model, tmp_path, number, error):
     path, state = tmp_path / "a.jsonl", tmp_path / "state"
     path.write_text("[1, 2, 3]\n" * 5)
@@ -161,7 +162,7 @@ def test_signals_wait_for_the_record_to_end(make_model, tmp_path, number, error)
     session.signals = [number]
     with pytest.raises(error) as caught:
         go(path, session, None, state, printer)
-    assert getattr(caught.value, "code", 143) == 143
+    assert exit_code(caught.value) == 128 + number
     assert len(printer.answers) == 2
     other = Session(make_model())
     assert saving.load(state, other).items == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -119,17 +118,17 @@ class Reproduce:
         for name in ("results", "work") if todo else ():
             require_folder(name, getattr(self, name))
         print(self.heading(jobs, len(jobs) - len(todo)), flush=True)
-        baselines(jobs[0], self.results, self.again)
         runner: Runner = one_by_one
         if self.ray is not None:
             runner = partial(on_ray, address=self.ray, gpus=self.gpus_per_cell)
         try:
+            baselines(jobs[0], self.results, self.again)
             outcomes = run(todo, self.results, runner, _say, show) if todo else []
-        except KeyboardInterrupt:
-            print(f"What is done is in {self.results} and {self.work}; the same command goes on.", file=sys.stderr)
-            raise
-        if self.steps:
-            self.time(jobs, show)
+            if self.steps:
+                self.time(jobs, show)
+        except KeyboardInterrupt as stop:
+            done = f"what is done is in {self.results} and {self.work}; the same command resumes it"
+            raise type(stop)(done) from stop
         failed = [outcome for outcome in outcomes if outcome.record is None]
         if failed:
             self.work.mkdir(parents=True, exist_ok=True)

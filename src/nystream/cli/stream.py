@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -84,28 +84,46 @@ class Stream:
             keeper = Keeper(self.save_state, session, self.every, feed.position)
         if self.source == "-" and sys.stdin is not None and sys.stdin.isatty():
             say("reading lines from the terminal: JSON, or CSV with a header; Ctrl-D ends")
-        count = follow(
-            session, feed, self.printer(), on_error=self.on_error, limit=self.limit, keeper=keeper, report=say
-        )
+        options: dict[str, Any] = {"on_error": self.on_error, "limit": self.limit, "keeper": keeper, "report": say}
+        count = Count()
+        try:
+            follow(session, feed, self.printer(), count=count, **options)
+        except KeyboardInterrupt as stop:
+            self.tell(count, source)
+            raise type(stop)(self.left_at(keeper)) from stop
         self.sum_up(count, source, resumed=feed.resumed)
+
+    def left_at(self, keeper: Keeper | None) -> str:
+        """What a stream that is stopped leaves, and how to resume it."""
+        if keeper is None:
+            return "the session is not saved: --save-state FILE would do that"
+        saved = f"the session of {counted(keeper.saved_tokens, 'token')} is saved in {keeper.path}"
+        return f"{saved}; --load-state {keeper.path} resumes it"
 
     def sum_up(self, count: Count, source: Source, resumed: bool) -> None:
         """Say at the end what the answers do not; ValueError where there are none."""
         every = count.taken + count.skipped
         name, records = "standard input" if self.source == "-" else self.source, counted(every, source.unit)
-        for reason in count.reasons:
-            say(reason)
         if not count.answers and not resumed:
+            for reason in count.reasons:
+                say(reason)
             if count.skipped and count.skipped == every:
                 raise ValueError(f"none of {records} of {name} could be read")
             raise ValueError(f"{name} has {f'{records}, which bring no token' if every else f'no {source.unit}s'}")
+        self.tell(count, source)
+        if resumed and not every:
+            say(f"there is nothing new in {name}")
+
+    def tell(self, count: Count, source: Source) -> None:
+        """Say how many records were skipped or left out, and why, and how many answers are not finite."""
+        records = counted(count.taken + count.skipped, source.unit)
+        for reason in count.reasons:
+            say(reason)
         for what, some in (("skipped", count.skipped), ("left out", count.left)):
             if some:
                 say(f"{some:,} of {records} {what}")
         if count.not_finite:
             say(f"{count.not_finite:,} of {counted(count.answers, 'answer')} not finite")
-        if resumed and not every:
-            say(f"there is nothing new in {name}")
 
     def check(self) -> None:
         """Refuse what would fail later."""

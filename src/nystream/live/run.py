@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from nystream.data.reader import RecordError
+from nystream.interrupts import Interrupts
 from nystream.live import saving
 from nystream.live.answers import NOT_FINITE
-from nystream.live.interrupts import Interrupts
 from nystream.live.output import Printer
 from nystream.live.reports import Reports
 from nystream.live.saving import Position
@@ -47,6 +47,7 @@ def follow(
     limit: int | None = None,
     keeper: Keeper | None = None,
     report: Callable[[str], object] = print,
+    count: Count | None = None,
 ) -> Count:
     """Take in record after record until the source ends, or `limit` records were taken.
 
@@ -54,10 +55,13 @@ def follow(
     not come. One that its reader leaves out is reported too, and so is the first answer that is not finite. A source
     whose every record would be refused ends the run at once. What was answered is written out before it is saved, so
     that after a kill nothing is missing from the output: the answers since the last save are given again.
+
+    What became of the records is written into `count`, also where something ends the run before the source does.
     """
-    count, reports, unit, file, warned = Count(), Reports(report), feed.source.unit, None, False
+    count = Count() if count is None else count
+    reports, unit, file, warned = Reports(report), feed.source.unit, None, False
     begun = feed.source.file  # where a session goes on
-    with Interrupts() as interrupts, _kept(keeper, interrupts):
+    with Interrupts() as interrupts, _summed_up(count, reports), _kept(keeper, interrupts):
         for item in feed:
             with interrupts.held():
                 if item.file != file:
@@ -86,7 +90,6 @@ def follow(
                     keeper.settle(feed.position)
             if count.taken == limit:
                 break
-    count.reasons = reports.kinds("skipped") + reports.kinds("left out")
     return count
 
 
@@ -121,6 +124,11 @@ class Keeper:
         self._saved: tuple[Position, int] | None = None
         self._last, self._when = session.tokens, time.monotonic()  # of the last save
 
+    @property
+    def saved_tokens(self) -> int:
+        """How many tokens the session has had that the file holds."""
+        return 0 if self._saved is None else self._saved[1]
+
     def settle(self, position: Position) -> None:
         """A record was answered, or skipped, and the answer is out."""
         self._position, self._settled = position, self.session.tokens
@@ -150,6 +158,14 @@ def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
     count.answers += len(answers)
     count.not_finite += sum(not answer.finite for answer in answers)
     return len(answers)
+
+
+@contextmanager
+def _summed_up(count: Count, reports: Reports) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        count.reasons = reports.kinds("skipped") + reports.kinds("left out")
 
 
 @contextmanager
