@@ -23,6 +23,8 @@ from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.session import Session, live_reader
 from nystream.live.sources import Feed, Format, Source, open_source
 
+EVERY = 100  # tokens between two saves, unless told
+
 
 @dataclass
 class Stream:
@@ -61,10 +63,10 @@ class Stream:
     save_state: Path | None = None
     """Save the session to this file, whole or not at all: after every so many tokens, once a second, at the end."""
     load_state: Path | None = None
-    """Go on from this file: a source that is a file after the last record that was taken in, others with what comes. If
-    it is also the one of save-state, it need not be there yet."""
-    every: int = 100
-    """Tokens between two saves. After a kill, answers since the last save are given again."""
+    """Resume from this file: a source that is a file after the last record that was taken in, others with what comes.
+    If it is also the one of save-state, it need not be there yet."""
+    every: Annotated[int | None, usual(EVERY, "N")] = None
+    """Tokens between two saves, with --save-state. After a kill, answers since the last save are given again."""
     limit: int | None = None
     """Stop after so many records."""
     follow: bool = False
@@ -81,7 +83,7 @@ class Stream:
         feed = self.feed(session, source)
         keeper = None
         if self.save_state is not None:
-            keeper = Keeper(self.save_state, session, self.every, feed.position)
+            keeper = Keeper(self.save_state, session, self.every or EVERY, feed.position)
         if self.source == "-" and sys.stdin is not None and sys.stdin.isatty():
             say("reading lines from the terminal: JSON, or CSV with a header; Ctrl-D ends")
         options: dict[str, Any] = {"on_error": self.on_error, "limit": self.limit, "keeper": keeper, "report": say}
@@ -129,7 +131,10 @@ class Stream:
         """Refuse what would fail later."""
         if self.json and self.human:
             raise ValueError("json and human are both set; a line is one or the other")
-        positive_int("every", self.every)
+        if self.every is not None:
+            positive_int("every", self.every)
+            if self.save_state is None:
+                raise ValueError(f"every={self.every} is for --save-state, which is not given")
         if self.limit is not None:
             positive_int("limit", self.limit)
         if self.save_state is not None:

@@ -95,5 +95,7 @@ def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | 
         seconds=clips.seconds,
         reader=clips.reader.to_dict(),
         several=several,
+        background=background or None,
+        file_seconds=clips.file_seconds,
     )
     return Labelled(clips, info, clips.notes, task, seed)

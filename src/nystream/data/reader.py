@@ -138,7 +138,7 @@ def no_gaps(gaps: Policy | None) -> None:
     """Refuse a policy for gaps where records have no time."""
     if gaps not in (None, "fail"):
         check_policy("gaps", gaps)
-        raise ValueError(f"gaps={gaps!r}: the model's records have no time, so gaps in it cannot be seen")
+        raise ValueError(f"gaps={gaps!r}: records have no time, so gaps in it cannot be seen")
 
 
 def blank(field: Any) -> str:

@@ -25,6 +25,7 @@ from nystream.tasks.audio import LogMel
 from nystream.tasks.audio.folder import SAMPLE_RATE, read, require
 from nystream.tasks.audio.mel import BANDS, FRAME, HOP, YAMNET_OFFSET
 
+DAY = 86400.0  # seconds: as good as all of a file
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".au", ".aif", ".aiff")
 
 
@@ -166,7 +167,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
                 bad.append(Bad(name, str(error)))
             advance()
     refuse_none(folder, clips, bad)
-    return Clips(folder, tuple(clips), names, "classification", reader, tuple(bad), reader.seconds)
+    return Clips(folder, tuple(clips), names, "classification", reader, tuple(bad), reader.seconds, min(seconds, DAY))
 
 
 def files_of(folder: Path) -> list[Path]:

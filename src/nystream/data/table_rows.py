@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.live_table import ZONES
-from nystream.data.reader import MISSING, Policy, blank, check_policy
+from nystream.data.reader import MISSING, Policy, blank, check_policy, no_gaps
 from nystream.data.table import NAT, Table, counted, empty, listed
 from nystream.data.table_reader import Column, TableReader, category
 from nystream.data.timeline import HINT, Span, judge
@@ -44,6 +44,8 @@ def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, 
 
     The policies are those of training unless told.
     """
+    if reader.time is None:
+        no_gaps(gaps)
     missing, gaps = missing or reader.missing, gaps or reader.gaps
     check_policy("missing", missing)
     check_policy("gaps", gaps)
