@@ -152,3 +152,9 @@ def test_a_slip_in_a_column_of_numbers_is_named(write_csv, hours):
         find_reader(table, ["load"])
     _, notes = find_reader(table, ["other"])
     assert "'load' is left out: it has 'foo' in line 42, which is not a number" in notes
+
+
+def test_numbers_with_another_mark_are_named(write_csv, hours):
+    table = read_table(write_csv({"when": hours(100), "load": [f"{i * 1.5:.2f}" for i in range(100)]}))
+    with pytest.raises(ValueError, match=r"it has '0.00' in line 2, not a number with a ',' in it"):
+        find_reader(table, ["load"], decimal=",")

@@ -20,7 +20,7 @@ from nystream.cli.options import usual
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
 from nystream.reproduce import store
-from nystream.reproduce.cells import FIXED, MODELS, Cell, grid
+from nystream.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
 from nystream.reproduce.cluster import on_ray
 from nystream.reproduce.job import Job, folder_of_data
 from nystream.reproduce.problems import Problem, problem
@@ -186,12 +186,18 @@ class Reproduce:
         for name in ("models", "layers", "landmarks", "pinv", "ridge"):
             if getattr(self, name) and not getattr(self, name).strip(" ,"):
                 raise ValueError(f"{name}={getattr(self, name)!r} names nothing")
-        if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
-            raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
-        if self.stack not in ("paper", "deep"):
-            raise ValueError(f"stack={self.stack!r} must be paper or deep")
         if not 0 < self.gpus_per_cell < math.inf:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell} must be greater than 0, such as 0.25")
+        if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
+            raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
+        if self.gpus_per_cell != Reproduce.gpus_per_cell and self.ray is None:
+            raise ValueError(f"gpus_per_cell={self.gpus_per_cell:g} is for --ray, which is not given")
+        if self.steps_again and not self.steps:
+            raise ValueError("steps-again and no-steps are both set; steps are measured or they are not")
+        if self.landmarks and not set(self.variants()) - set(FULL):
+            raise ValueError(f"landmarks={self.landmarks!r} is for low-rank models, and models={self.models!r}")
+        if self.stack not in ("paper", "deep"):
+            raise ValueError(f"stack={self.stack!r} must be paper or deep")
 
     def cells(self, found: Problem) -> Iterator[Cell]:
         protocol = self.protocol or found.protocols[0]

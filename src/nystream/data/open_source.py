@@ -45,7 +45,8 @@ def kind_of(path: Path) -> Kind:
         raise ValueError(f"{path} has feature files and audio files; give a folder with one kind")
     if frames or sounds:
         return "frames" if frames else "audio"
-    raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)})")
+    tables = "; it has tables, which are given one by one, as files" if suffixes & set(TABLES) else ""
+    raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
 
 
 def open_source(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
