@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from nystream.cli import main
 
-SMALL = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--epochs", "2", "--plain"]
+SMALL = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--epochs", "3", "--plain"]
 
 
 def write(name, columns, separator=","):
@@ -29,7 +29,7 @@ def table(name="data.csv", count=160, **columns):
 
 
 def trained(capsys, *arguments):
-    assert main(["train", *arguments, *SMALL]) == 0
+    assert main(["train", *SMALL, *arguments]) == 0
     out, err = capsys.readouterr()
     assert not err
     assert "\x1b" not in out

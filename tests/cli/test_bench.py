@@ -10,6 +10,7 @@ import pytest
 from nystream.bench import record
 from nystream.bench.sizes import Sizes
 from nystream.cli import main
+from nystream.cli.bench import Bench
 
 TINY = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--landmarks", "3", "--ff-dim", "8"]
 TINY += ["--input-dim", "5", "--output-dim", "3", "--backend", "torch"]
@@ -99,3 +100,10 @@ def test_help_names_every_option(capsys):
     options += [size.name.replace("_", "-") for size in dataclasses.fields(Sizes)]
     for option in options:
         assert f"--{option} " in out
+
+
+def test_what_is_given_holds_in_a_quick_run_too():
+    usual, quick = Bench().settings(), Bench(quick=True).settings()
+    assert (usual.rounds, quick.rounds) == (300, 25)
+    told = Bench(quick=True, rounds=300, streams=",".join(map(str, usual.streams))).settings()
+    assert (told.rounds, told.streams) == (usual.rounds, usual.streams)

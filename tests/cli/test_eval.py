@@ -2,10 +2,13 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
+import torch
 
+import nystream as ns
 from nystream.cli import main
 from nystream.data import run as running
 
@@ -49,7 +52,6 @@ def test_a_table(capsys, work):
 
 
 def test_it_is_what_a_stream_gives(capsys, work):
-    import nystream as ns
     from nystream.data.forecast import forecast
     from nystream.data.reader import reader_from_dict
     from nystream.data.table import read_table
@@ -90,3 +92,76 @@ def test_bad_input(capsys, refused, work):
     assert "5 missing rows filled" in capsys.readouterr().out
     (work / "new.csv").write_text("\n".join(rows(30)).replace(",b", ",c"))
     assert "'kind' is 'c', a new category" in refused("eval", "runs/data", "new.csv")
+
+
+@pytest.fixture(scope="module")
+def detector(work):
+    """A run on frames of three classes, one of them in the background."""
+    (work / "frames").mkdir()
+    rng = np.random.default_rng(1)
+    for i in range(9):
+        y = (np.arange(30) // 5 + i) % 3
+        x = rng.normal(size=(30, 3)) + np.eye(3)[y]
+        np.savez(work / "frames" / f"{i}.npz", x=x, y=np.array(["calm", "run", "walk"])[y])
+    assert main(["train", "frames", "--background", "calm", "--out", "detector", *SMALL]) == 0
+    return work / "detector"
+
+
+def detected(capsys, work, *words):
+    assert main(["eval", *map(str, words), "--json", "scores.json", "--plain"]) == 0
+    capsys.readouterr()
+    return json.loads((work / "scores.json").read_text())["scores"]["model"]["mean average precision"]
+
+
+def test_the_background_is_that_of_the_run(capsys, refused, work, detector):
+    of_run = detected(capsys, work, detector, "frames")
+    assert of_run == detected(capsys, work, detector, "frames", "--background", "calm")
+    assert of_run != detected(capsys, work, detector, "frames", "--background", "")
+    assert of_run == detected(capsys, work, detector / "model", "frames")
+    assert main(["fit-landmarks", "detector", "frames", "--out", "fixed", "--plain"]) == 0
+    assert f"{of_run:.4g}" in capsys.readouterr().out
+    assert ns.StreamModel.from_pretrained("fixed").info.background == "calm"
+    assert "background='x' is for a folder of feature files" in refused(
+        "eval", "runs/data", "data.csv", "--background", "x"
+    )
+
+
+def test_the_background_of_a_run_of_the_last_version(capsys, work, detector):
+    of_run = detected(capsys, work, detector, "frames")
+    shutil.copytree(detector, work / "old")
+    held = work / "old" / "model" / "config.json"
+    config = json.loads(held.read_text())
+    for name in ("background", "file_seconds"):
+        del config["info"][name]
+    held.write_text(json.dumps(config))
+    assert detected(capsys, work, "old", "frames") == of_run
+    assert detected(capsys, work, "old/model", "frames") == of_run
+    assert main(["fit-landmarks", "old", "frames", "--out", "old-fixed", "--plain"]) == 0
+    assert ns.StreamModel.from_pretrained("old-fixed").info.background == "calm"
+
+
+def test_the_seconds_of_a_file_are_those_of_the_run(capsys, work):
+    soundfile = pytest.importorskip("soundfile")
+    rng = np.random.default_rng(0)
+    for label, pitch in (("low", 200), ("high", 3000)):
+        (work / "sounds" / label).mkdir(parents=True)
+        for i in range(4):
+            wave = np.sin(2 * np.pi * pitch * np.arange(32000) / 16000) * 0.5 + rng.normal(size=32000) * 0.05
+            soundfile.write(work / "sounds" / label / f"{i}.wav", wave, 16000)
+    assert main(["train", "sounds", "--seconds", "1", "--out", "heard", *SMALL]) == 0
+    tokens = "8 files of 72 tokens in all"
+    assert tokens in capsys.readouterr().out
+    assert main(["eval", "heard", "sounds", "--plain"]) == 0
+    assert tokens in capsys.readouterr().out
+    assert main(["eval", "heard", "sounds", "--seconds", "2", "--plain"]) == 0
+    assert tokens not in capsys.readouterr().out
+
+
+def test_a_model_whose_outputs_are_not_finite_has_no_scores(capsys, work):
+    model = ns.StreamModel.from_pretrained("runs/clips/model")
+    with torch.no_grad():
+        model.head.weight.fill_(torch.nan)
+    model.save_pretrained("poisoned")
+    assert main(["eval", "poisoned", "clips", "--json", "scores.json", "--plain"]) == 0
+    assert "the model's output is not finite for 180 of 180 tokens, so scores are missing" in capsys.readouterr().out
+    assert set(json.loads((work / "scores.json").read_text())["scores"]["model"].values()) == {None}

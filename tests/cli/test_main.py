@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import nystream
 from nystream.cli import EXTRAS, main
+from nystream.cli.commands import COMMANDS
 
 
 def test_version(capsys):
@@ -68,10 +70,26 @@ def hooked(does: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("does", ["raise KeyboardInterrupt", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"])
-def test_stopped_while_torch_is_imported(does):
+@pytest.mark.parametrize(
+    ("does", "code", "said"),
+    [
+        ("raise KeyboardInterrupt", 130, "stopped"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", 130, "stopped"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143, "stopped by SIGTERM"),
+    ],
+)
+def test_stopped_while_torch_is_imported(does, code, said):
     done = hooked(does, "costs")
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "nystream: stopped\n")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", f"nystream: {said}\n")
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_every_command_that_is_asked_to_end_says_so(capsys, monkeypatch, name):
+    monkeypatch.setattr("nystream.cli._chosen", lambda args: lambda: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    assert main([name]) == 143
+    assert capsys.readouterr().err == "nystream: stopped by SIGTERM\n"
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["--completion", "--help"]])

@@ -149,7 +149,7 @@ def test_stopped_and_told_how_to_go_on(reproduce, capsys, monkeypatch):
 
     monkeypatch.setattr(Job, "run", stopped)
     assert reproduce("--models", "co", "--no-steps") == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command resumes it" in capsys.readouterr().err
 
 
 def test_other_experiments_are_not_lost(reproduce, capsys):
@@ -197,6 +197,9 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--window", "9"], "window=9 is longer than the 8 tokens of a track: it never fills"),
         (["--threads", "-1"], "threads=-1"),
         (["--gpus-per-cell", "0"], "gpus_per_cell=0.0"),
+        (["--gpus-per-cell", "0.5"], "gpus_per_cell=0.5 is for --ray, which is not given"),
+        (["--steps-again", "--no-steps"], "steps-again and no-steps are both set"),
+        (["--models", "att,co", "--landmarks", "2"], "landmarks='2' is for low-rank models, and models='att,co'"),
         (["--data", "nowhere"], "nowhere has no gtzan_yamnet_tokens.npz"),
     ],
 )

@@ -190,7 +190,10 @@ def test_a_kill_loses_nothing(capsys, run_folder, csv, expected, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-def test_a_clean_end(run_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "said"), [(signal.SIGINT, "stopped"), (signal.SIGTERM, "stopped by SIGTERM")], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_clean_end(run_folder, tmp_path, number, said):
     state = tmp_path / "state"
     process = command(run_folder, "-", "--save-state", state, stdin=subprocess.PIPE)
     for row in X[:3].tolist():
@@ -198,10 +201,11 @@ def test_a_clean_end(run_folder, tmp_path):
         process.stdin.flush()
         assert process.stdout.readline()  # each answer comes before the next record is sent
     time.sleep(0.2)  # until it waits for the next one
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == b"nystream: stopped\n"
+    assert process.returncode == 128 + number
+    saved = f"the session of 3 tokens is saved in {state}; --load-state {state} resumes it"
+    assert err.decode() == f"nystream: {said}; {saved}\n"
     session = Session(models.load(str(run_folder)))
     assert saving.load(state, session).items == 3
     assert session.tokens == 3
@@ -236,7 +240,8 @@ def test_lines_for_people(capsys, run_folder, csv):
         (["RUN", "none.csv"], "none.csv does not exist"),
         (["RUN", "mic"], "mic is sound, but the model was not trained to read sound"),
         (["RUN", "-", "--json", "--human"], "json and human are both set"),
-        (["RUN", "-", "--every", "0"], "every=0"),
+        (["RUN", "-", "--every", "0", "--save-state", "state"], "every=0"),
+        (["RUN", "-", "--every", "100"], "every=100 is for --save-state, which is not given"),
         (["RUN", "-", "--limit", "0"], "limit=0"),
         (["RUN", "-", "--gaps", "fill"], "gaps='fill'"),
         (["RUN", "-", "--load-state", "none"], "none does not exist, so there is no session"),
@@ -274,3 +279,55 @@ def test_the_commands_of_the_documentation_are_understood():
     assert len(commands) >= 4
     for words in commands:
         assert isinstance(tyro.cli(Stream, args=shlex.split(words, comments=True)), Stream)
+
+
+def test_every_kind_of_reason_is_told(capsys, monkeypatch, run_folder):
+    bad = ["[1, 2]"] * 3 + ["[1, 2, 3, 4]"] * 4 + ['[1, "foo", 3]'] * 2 + ["{"]
+    given(monkeypatch, "\n".join(["[1, 2, 3]", *bad, "[4, 5, 6]"]))
+    assert main(["stream", str(run_folder), "-"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert "nystream: line 9 skipped: b is 'foo', which is not a number" in said
+    assert said[-4:] == [
+        "nystream: 7 skipped like line 2: 2 numbers, but the model takes 3",
+        "nystream: 2 skipped like line 9: b is 'foo', which is not a number",
+        "nystream: 1 skipped: line 11: not JSON: Expecting property name enclosed in double quotes at character 2",
+        "nystream: 10 of 12 lines skipped",
+    ]
+
+
+@pytest.mark.parametrize("how", ["--json", "--human"])
+def test_a_model_whose_output_is_not_finite(capsys, run_folder, csv, tmp_path, how):
+    model = ns.StreamModel.from_pretrained(run_folder / "model")
+    model.info = ns.ModelInfo("classification", inputs=("a", "b", "c"), labels=("calm", "storm"))
+    with torch.no_grad():
+        model.head.weight.fill_(torch.nan)
+    model.save_pretrained(tmp_path / "poisoned")
+    assert main(["stream", str(tmp_path / "poisoned"), str(csv), how]) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines()[0].startswith("nystream: line 2: the model's output is not finite; such answers are null")
+    assert err.splitlines()[1:] == ["nystream: 30 of 30 answers not finite"]
+    if how == "--human":
+        assert "calm" not in out
+    else:
+        answers = [json.loads(line) for line in out.splitlines()]
+        assert {answer["label"] for answer in answers} == {None}
+        assert {answer["note"] for answer in answers} == {"the model's output is not finite"}
+
+
+def test_a_stream_that_is_stopped_says_what_it_skipped(run_folder, csv):
+    with csv.open("a") as file:
+        file.write("foo,2,3,n\n" * 8)
+    process = command(run_folder, csv, "--follow")
+    for _ in range(30):
+        process.stdout.readline()
+    for _ in range(5):
+        process.stderr.readline()
+    time.sleep(0.2)  # until it waits for more
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert err.decode().splitlines() == [
+        "nystream: 8 skipped like line 32: c is 'foo', which is not a number",
+        "nystream: 8 of 38 lines skipped",
+        "nystream: stopped by SIGTERM; the session is not saved: --save-state FILE would do that",
+    ]

@@ -1,7 +1,10 @@
 """`nystream train`: from files to a run folder."""
 
 import json
+import os
+import re
 import runpy
+import signal
 import sys
 import tomllib
 from datetime import timedelta
@@ -90,11 +93,78 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(running, "fix_landmarks", stop)
         assert main(["train", *arguments, *SMALL]) == 130
-        assert "What is done is in runs/data; the same command goes on." in capsys.readouterr().err
-    trained(capsys, *arguments)
+        said = "2 epochs of training saved in runs/data; the same command resumes there"
+        assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
+    assert "resuming runs/data at epoch 3 of 3\n" in trained(capsys, *arguments)
     first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
     assert all(torch.equal(x, second[name]) for name, x in first.items())
     assert "phase 2 of 2" in whole
+    assert "resuming" not in whole
+
+
+def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):
+    table()
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "fix_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
+        assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
+    said = "2 epochs of training saved in runs/data; the same command resumes there"
+    assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("variant", "epochs", "plan", "lines"),
+    [
+        ("co-fixed", 4, "4 epochs of 2 updates: 3 with continual landmarks, then 1 with fixed ones", [2] * 4),
+        ("co-fixed", 1, "2 epochs of 1 update: 1 with continual landmarks, then 1 with fixed ones", [1, 1]),
+        ("co-cont", 4, "4 epochs of 2 updates", [2] * 4),
+        ("co-full", 4, "4 epochs of 2 updates", [2] * 4),
+    ],
+)
+def test_every_variant_has_the_same_budget(capsys, monkeypatch, tmp_path, variant, epochs, plan, lines):
+    monkeypatch.setattr(running, "MOST", 2)
+    table()
+    out = trained(capsys, "data.csv", "--target", "total", "--variant", variant, "--epochs", str(epochs))
+    assert f"training for {plan}\n" in out
+    logged = [json.loads(line) for line in (tmp_path / "runs/data/metrics.jsonl").read_text().splitlines()]
+    updates = [line["step"] // line["epoch"] for line in logged]
+    assert (updates, sum(updates)) == (lines, 2 * epochs)
+
+
+def written_by_the_last_version(run, **changes):
+    """Its config file as version 0.1 wrote it: the epochs are those of the first phase."""
+    config = run / "config.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    assert lines[1] == "# epochs are those of all phases together\n"
+    fields = tomllib.loads("".join(lines)) | changes
+    config.write_text(lines[0] + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
+
+
+def test_a_run_of_the_last_version_is_resumed_and_repeated(capsys, monkeypatch, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    first = trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)  # and one to fine-tune
+    assert "run is already trained (3 epochs" in trained(capsys, *arguments)
+    (tmp_path / "run" / "scores.json").unlink()
+    assert "resuming run: all 3 epochs are trained, only the scores are missing" in trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)
+    assert main(["train", "--config", "run/config.toml", "--out", "again", "--plain"]) == 0
+    one, other = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("run", "again"))
+    assert all(torch.equal(x, other[name]) for name, x in one.items())
+    assert "3 epochs of 2 updates: 2 with continual landmarks, then 1 with fixed ones" in first
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("co-fixed", 18), ("co-full", 12)])
+def test_a_run_of_the_last_version_with_its_usual_epochs_is_found(capsys, tmp_path, variant, epochs):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", variant]
+    trained(capsys, *arguments, "--epochs", str(epochs))
+    written_by_the_last_version(tmp_path / "runs" / "data", epochs=12, landmarks=4)
+    size = SMALL[: SMALL.index("--epochs")]
+    assert main(["train", *arguments, *size, "--plain"]) == 0
+    assert f"runs/data is already trained ({epochs} epochs" in capsys.readouterr().out
+    assert main(["train", *arguments, *size, "--epochs", "13", "--plain"]) == 0
+    assert "this one goes to runs/data-2" in capsys.readouterr().out
 
 
 def test_the_same_command_finds_its_run_again(capsys, refused):
@@ -102,6 +172,9 @@ def test_the_same_command_finds_its_run_again(capsys, refused):
     arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
     first, second = trained(capsys, *arguments), trained(capsys, *arguments)
     assert first.splitlines()[-8:] == second.splitlines()[-8:]
+    assert re.search(r"runs/data is already trained \(3 epochs, finished 20.*\); its scores are below; give", second)
+    assert "training" not in second
+    assert "already" not in first
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
     err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
     assert "out=runs/data holds a run of other settings: horizon is 1 there and 3 here; give another folder" in err
@@ -206,7 +279,28 @@ def test_gaps_and_missing_values(capsys, refused):
         (["data.csv", "--target", "total", "--window", "500"], "window=500 is too long: 127 tokens"),
         (["data.csv", "--target", "total", "--horizon", "0"], "horizon=0 must be at least 1"),
         (["data.csv", "--target", "total", "--epochs", "0"], "epochs=0"),
+        (["data.csv", "--target", "total", "--window", "0"], "window=0"),
+        (["data.csv", "--target", "total", "--seed", "-1"], "seed=-1 must be at least 0"),
+        (["data.csv", "--target", "total", "--landmarks", "0"], "landmarks=0"),
+        (
+            ["data.csv", "--target", "total", "--landmarks", "20", "--window", "8"],
+            "landmarks=20 must be at most window=8: give fewer landmarks, or a longer window",
+        ),
+        (
+            ["data.csv", "--target", "total", "--landmarks", "33"],
+            "landmarks=33 must be at most window=16, as this source allows",
+        ),
+        (
+            ["data.csv", "--target", "total", "--landmarks", "4", "--variant", "co-full"],
+            "landmarks=4 is for co-fixed and co-cont, but --variant co-full has none",
+        ),
+        (["data.csv", "--target", "total", "--seconds", "30"], "seconds=30.0 is for a folder of audio files"),
+        (["data.csv", "--target", "total", "--task", "auto"], "task='auto' is for a folder of feature files"),
+        (["data.csv", "--target", "total", "--time", "none", "--gaps", "fill"], "gaps='fill': records have no time"),
         (["data.csv", "--target", "total", "--lr", "-1"], "lr=-1.0"),
+        (["data.csv", "--target", "total", "--lr", "inf"], "lr=inf must be finite and at least 0"),
+        (["."], "has neither feature files (.npy, .npz) nor audio"),
+        (["."], "it has tables, which are given one by one, as files"),
         (["data.csv", "--target", "total", "--num-heads", "7"], "num_heads=7"),
         (["data.csv", "--target", "total", "--device", "tpu"], "device='tpu'"),
         (["data.csv", "--target", "total", "--background", "x"], "background='x' is for a folder of feature files"),
@@ -283,6 +377,12 @@ def test_a_folder_of_feature_files(capsys, refused, tmp_path, labels):
     drawn = {path.name for path in (tmp_path / "runs" / "clips" / "plots").iterdir()}
     assert drawn == {"loss.png", "precision.png" if labels == "frames" else "confusion.png"}
     assert "is for a table" in refused("train", "clips", "--target", "x")
+
+
+def test_a_window_that_no_file_fills_is_said(capsys, tmp_path):
+    folder_of_frames(tmp_path / "clips", "files")
+    out = trained(capsys, "clips", "--window", "30", "--variant", "co-full")
+    assert "no file fills window=30: the longest has 20 tokens" in out
 
 
 def test_a_folder_of_audio(capsys, tmp_path):

@@ -181,3 +181,38 @@ def test_the_policies_are_those_of_training():
     assert (live.missing, live.gaps) == ("skip", "fill")
     assert (reader.live("fail", "skip").missing, reader.live("fail", "skip").gaps) == ("fail", "skip")
     assert (READER.live().missing, READER.live().gaps) == ("fail", "fail")
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("foo", "column 'load' is 'foo', which is not a number"),
+        ("inf", "column 'load' is 'inf', which is not finite"),
+        ("nan", "column 'load' is nan; --missing fill would"),
+        (float("nan"), "column 'load' is nan; --missing fill would"),
+        ("NA", "column 'load' is 'NA', which counts as empty; --missing fill would"),
+        ("", "column 'load' is empty; --missing fill would"),
+        (None, "column 'load' is empty; --missing fill would"),
+    ],
+)
+def test_a_field_that_cannot_be_used_is_said_as_it_is(field, words):
+    with pytest.raises(RecordError) as caught:
+        READER.live().read(record(0, load=field))
+    assert str(caught.value).startswith(words)
+
+
+def test_notes_of_one_kind():
+    live = READER.live(missing="skip", gaps="skip")
+    live.read(record(5))
+    kinds = []
+    for row in (record(5), record(4), record(6, load=""), record(7, kind="d"), record(8, kind="e"), record(9)):
+        live.read(row)
+        kinds.append(live.note_kind)
+    assert kinds == [
+        "early",
+        "doubted",
+        "column 'load' is empty",
+        "column 'kind' has a new category",
+        "column 'kind' has a new category",
+        "",
+    ]

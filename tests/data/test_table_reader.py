@@ -164,7 +164,7 @@ def test_gaps_are_filled_and_marked():
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        ({"load": "many"}, "'load' has 'many', which is not a number"),
+        ({"load": "many"}, "'load' is 'many', which is not a number"),
         ({"load": "1_000"}, "not a number"),
         ({"load": [1]}, "not a number"),
         ({"load": float("inf")}, "not finite"),

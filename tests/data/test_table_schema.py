@@ -142,3 +142,19 @@ def test_places_are_named(write_csv, hours):
 def test_numbers_with_units_are_told_of(write_csv, hours, written):
     path = write_csv({"t": hours(40), "a": range(40), "b": [written.format(i + 0.5) for i in range(40)]})
     assert any("take out what stands beside the numbers" in note for note in find_reader(read_table(path), ["a"])[1])
+
+
+def test_a_slip_in_a_column_of_numbers_is_named(write_csv, hours):
+    load = [f"{i * 1.5:.2f}" for i in range(100)]
+    load[40] = "foo"
+    table = read_table(write_csv({"when": hours(100), "load": load, "other": [i * i for i in range(100)]}))
+    with pytest.raises(ValueError, match=r"column 'load' cannot be used: it has 'foo' in line 42, which is not a num"):
+        find_reader(table, ["load"])
+    _, notes = find_reader(table, ["other"])
+    assert "'load' is left out: it has 'foo' in line 42, which is not a number" in notes
+
+
+def test_numbers_with_another_mark_are_named(write_csv, hours):
+    table = read_table(write_csv({"when": hours(100), "load": [f"{i * 1.5:.2f}" for i in range(100)]}))
+    with pytest.raises(ValueError, match=r"it has '0.00' in line 2, not a number with a ',' in it"):
+        find_reader(table, ["load"], decimal=",")

@@ -41,7 +41,9 @@ def test_numbers_in_order_or_by_name(read, record):
     [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6], ["NA", 5, 6], ["null", 5, 6]],
 )
 def test_what_is_missing(read, record):
-    with pytest.raises(RecordError, match=r"^a is missing; --missing fill would"):
+    said = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
+    first = "" if isinstance(record, dict) else str(record[0])
+    with pytest.raises(RecordError, match=rf"^a is {said.get(first, 'missing')}; --missing fill would"):
         read(record)
     assert read(record, "skip") == []
     with pytest.raises(RecordError, match="no record before it"):
@@ -60,14 +62,14 @@ def test_what_is_missing(read, record):
     [
         ([1, 2], "2 numbers, but the model takes 3"),
         ([], "0 numbers"),
-        ([1, 2, "x"], "c is 'x', which is no number"),
+        ([1, 2, "x"], "c is 'x', which is not a number"),
         ([1, "1_0", float("inf")], "c is inf, which is beyond float32"),
         ([1, 10**400, 2], "b is 1000"),
         ([1, 10**5000, 2], "b is a number of thousands of digits"),
         ([1, 1e39, 2], "b is 1e\\+39, which is beyond float32"),
-        ([1, [2], 3], "b is \\[2\\], which is no number"),
-        ([[1, 2, 3]], "1 numbers"),
-        ([[1], [2], [3]], "a is \\[1\\], which is no number"),
+        ([1, [2], 3], "b is \\[2\\], which is not a number"),
+        ([[1, 2, 3]], "1 value, of which \\[1, 2, 3\\] is not a number"),
+        ([[1], [2], [3]], "a is \\[1\\], which is not a number"),
         (5, "5 must be an array of 3 numbers"),
         ({}, "a, b, c are missing"),
     ],
@@ -107,3 +109,28 @@ def test_sources_that_fit_and_that_do_not():
     VectorReader(3, together=2).check(None, 6)
     with pytest.raises(ValueError, match="2 tokens arrive together; give 2 x 3 numbers"):
         VectorReader(3, "abc", together=2).check(("a", "b", "c"), 3)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["foo"], "1 value, of which 'foo' is not a number, but the model takes 3"),
+        (["1"], "1 number, but the model takes 3"),
+        (["1", "", "3", "4"], "4 numbers, but the model takes 3"),
+        (["1", "nan", ""], "b, c are missing (b is nan); --missing fill would"),
+    ],
+)
+def test_what_was_found_is_said(read, cells, words):
+    with pytest.raises(RecordError) as caught:
+        read(cells)
+    assert str(caught.value).startswith(words)
+
+
+def test_records_that_are_wrong_in_one_way_are_of_one_kind(read):
+    def kind(*record):
+        with pytest.raises(RecordError) as caught:
+            read(list(record))
+        return caught.value.kind
+
+    assert kind(1, "foo", 3) == kind(1, "bar", 3) != kind(1, 2, "foo")
+    assert kind(1, 2) == kind(1) != kind(1, 2, None) == kind(1, None, None)

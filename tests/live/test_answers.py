@@ -64,3 +64,28 @@ def test_units():
     assert named.to_dict()["units"] == {"a": "MW", "b": "MW"}
     assert Answer(1, "output", (), np.zeros(2), ("MW", "kg")).to_dict()["units"] == ["MW", "kg"]
     assert "units" not in Answer(1, "forecast", ("a",), np.zeros(1)).to_dict()
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_an_output_that_is_not_finite_names_no_class(several, wrong):
+    info = ns.ModelInfo(task="detection", labels=("calm", "storm", "rain"), several=several)
+    said = Interpreter(info, 3, lambda time, rows: None)
+    y = np.array([1.0, wrong, -3.0], np.float32)
+    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    if several and wrong == np.inf:  # a probability of one, whatever the others are
+        assert (answer.labels, answer.note) == (("calm", "storm"), "")
+        return
+    found = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    assert (answer.label, answer.labels, answer.finite) == (None, None, False)
+    assert found["labels" if several else "label"] is None
+    assert found["probabilities"]["storm"] is None
+    assert found["note"] == answer.note == "the model's output is not finite"
+
+
+def test_a_forecast_that_is_not_finite_says_so():
+    said = Interpreter(ns.ModelInfo(task="forecasting", labels=("load",)), 1, lambda time, rows: None)
+    token = Token(np.zeros(1, np.float32), base=np.array([3.0]))
+    found = said.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
+    assert (found["forecast"], found["note"]) == ({"load": None}, "the model's output is not finite")
+    assert "note" not in said.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()

@@ -121,3 +121,10 @@ def test_many_values_are_counted():
 )
 def test_short_numbers(value, text):
     assert short(np.float32(value)) == text
+
+
+def test_what_is_not_finite_is_said():
+    line = line_of(Answer(1, "probabilities", ("blues", "jazz"), np.array([np.nan, np.nan], np.float32))).plain
+    assert "blues" not in line
+    assert line.split() == ["1", "no", "class", "the", "model's", "output", "is", "not", "finite"]
+    assert line_of(forecast(values=(np.nan, 1.0))).plain.endswith("the model's output is not finite")

@@ -71,7 +71,7 @@ def test_a_record_that_is_skipped_leaves_a_gap_that_is_filled(capsys, table):
     [
         (["--on-error", "fail"], 2, 2, "line 4: column 'load' is empty"),
         (["--on-error", "fail", "--missing", "fill"], 2, 3, "line 5: 2 rows are missing"),
-        (["--on-error", "fail", "--missing", "fill", "--gaps", "skip"], 2, 4, "line 6: column 'load' has 'oops'"),
+        (["--on-error", "fail", "--missing", "fill", "--gaps", "skip"], 2, 4, "line 6: column 'load' is 'oops'"),
         (["--missing", "skip", "--gaps", "skip"], 0, 4, "line 6 skipped"),
         (["--gaps", "fail"], 2, 0, "--gaps fail needs --on-error fail"),
     ],

@@ -6,10 +6,12 @@ import signal
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nystream.data.reader import RecordError
+from nystream.interrupts import Terminated, exit_code
 from nystream.live import run, saving
 from nystream.live.run import Keeper, follow
 from nystream.live.session import Session
@@ -102,7 +104,7 @@ def test_bad_records_are_reported_with_their_number(make_model, tmp_path):
     path.write_text("[1, 2, 3]\n\n[1]\n[4, 5, 6]\n")
     said = []
     count = follow(Session(make_model()), Feed(open_source(str(path))), Kept(), report=said.append)
-    assert said == ["line 3 skipped: 1 numbers, but the model takes 3"]
+    assert said == ["line 3 skipped: 1 number, but the model takes 3"]
     assert (count.taken, count.skipped) == (2, 1)
 
 
@@ -110,7 +112,7 @@ def test_a_bad_record_ends_the_run_where_asked_and_is_met_again(make_model, tmp_
     model, path, state = make_model(), tmp_path / "a.jsonl", tmp_path / "state"
     path.write_text("[1, 2, 3]\n[1]\n[4, 5, 6]\n")
     printer = Kept()
-    with pytest.raises(ValueError, match=r"^line 2: 1 numbers") as caught:
+    with pytest.raises(ValueError, match=r"^line 2: 1 number,") as caught:
         go(path, Session(model), None, state, printer, on_error="fail")
     assert not isinstance(caught.value, RecordError)
     session = Session(model)
@@ -151,7 +153,7 @@ class Counting(Session):
         return answers
 
 
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 def test_signals_wait_for_the_record_to_end(make_model, tmp_path, number, error):
     path, state = tmp_path / "a.jsonl", tmp_path / "state"
     path.write_text("[1, 2, 3]\n" * 5)
@@ -160,7 +162,7 @@ def test_signals_wait_for_the_record_to_end(make_model, tmp_path, number, error)
     session.signals = [number]
     with pytest.raises(error) as caught:
         go(path, session, None, state, printer)
-    assert getattr(caught.value, "code", 143) == 143
+    assert exit_code(caught.value) == 128 + number
     assert len(printer.answers) == 2
     other = Session(make_model())
     assert saving.load(state, other).items == 2
@@ -193,3 +195,16 @@ def test_when_it_is_saved(make_model, tmp_path, monkeypatch):
     now[0] = 1.5  # a slow stream
     follow(session, Feed(open_source(str(path))), Kept(), keeper=keeper, limit=2)
     assert saves == [3, 6, 8, 9, 10]
+
+
+def test_answers_that_are_not_finite_are_said_once(make_model, tmp_path):
+    model, path, said = make_model(task="classification", labels=("calm", "storm")), tmp_path / "a.jsonl", []
+    with torch.no_grad():
+        model.head.weight.fill_(torch.nan)
+    path.write_text("[1, 2, 3]\n" * 5)
+    printer = Kept()
+    count = follow(Session(model), Feed(open_source(str(path))), printer, report=said.append)
+    assert len(said) == 1
+    assert said[0].startswith("line 1: the model's output is not finite; such answers are null")
+    assert (count.answers, count.not_finite) == (5, 5)
+    assert {answer.label for _, answer in printer.answers} == {None}

@@ -1,5 +1,7 @@
 """Average precision, plain and calibrated: examples worked by hand, scikit-learn's, and what must not matter."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from nystream.train import Detection
+from nystream.train import Detection, metrics
 from nystream.train.metrics import average_precision, mean_average_precision
 
 
@@ -126,3 +128,9 @@ def test_detection_has_both():
     known = y >= 0
     score, hot = output.softmax(-1)[known][:, 1:], torch.eye(3)[y.clamp(min=0)][known][:, 1:]
     assert found["cmap"] == pytest.approx(mean_average_precision(score, hot, calibrated=True))
+
+
+def test_outputs_that_are_not_finite_have_no_accuracy():
+    output = torch.tensor([[torch.nan, torch.nan], [1.0, 0.0]])
+    assert math.isnan(metrics.accuracy(output, torch.tensor([0, 0])))
+    assert metrics.accuracy(output, torch.tensor([-1, 0])) == 1.0

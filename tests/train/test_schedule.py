@@ -26,7 +26,7 @@ def test_no_cosine(schedule):
     ("options", "message"),
     [
         ({"epochs": 0}, "epochs=0 must be at least 1"),
-        ({"lr": -1.0}, "lr=-1.0 must be between 0 and inf"),
+        ({"lr": -1.0}, "lr=-1.0 must be finite and at least 0"),
         ({"short": 2.0}, "short=2.0 must be between 0 and 1"),
         ({"clip": 0.0}, "clip=0.0 must be greater than 0"),
         ({"schedule": "step"}, "schedule='step' is not known"),

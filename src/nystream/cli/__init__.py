@@ -15,6 +15,7 @@ from functools import partial
 from io import StringIO
 from typing import Any, NoReturn
 
+from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
 from nystream.progress import spoken
 from nystream.version import __version__
 
@@ -33,19 +34,25 @@ EXTRAS = {
     "tyro": "cli",
 }
 
+STOPS = {STOPPED: "nystream: stopped", TERMINATED: "nystream: stopped by SIGTERM"}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 for a failure, 2 for bad input, 130 where it was stopped."""
+    """Run the command and return its exit code.
+
+    0, 1 for a failure, 2 for bad input, 130 where Ctrl-C has stopped it, 143 where SIGTERM has.
+    """
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     try:
         with _stopped_at_once():
             job = _chosen([arg for arg in args if arg != "--debug"])
-        with spoken():
+        with terminable(), spoken():
             job()
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return _fail("nystream: stopped", 130, debug)
+            sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        code = exit_code(stop)
+        return _fail("; ".join(filter(None, (STOPS[code], str(stop)))), code, debug)
     except BrokenPipeError:
         # The reader has left. What is still buffered must not fail a second time when Python shuts down.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,21 +71,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Ctrl-C while torch is imported: compiled code does not bear the exception that it would raise there."""
+    """Ctrl-C or SIGTERM while torch is imported: compiled code does not bear the exception that they would raise there.
 
-    def stop(*_: Any) -> NoReturn:
-        os.write(2, b"nystream: stopped\n")
-        os._exit(130)
-
-    ours = threading.current_thread() is threading.main_thread()
-    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else's, or ignored
-        yield
-        return
-    signal.signal(signal.SIGINT, stop)
+    A signal that somebody else handles, or ignores, is left to them.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    ours = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+    for number in ours:
+        signal.signal(number, _exit)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, _: Any) -> NoReturn:
+    code = TERMINATED if number == signal.SIGTERM else STOPPED
+    os.write(2, f"{STOPS[code]}\n".encode())
+    os._exit(code)
 
 
 def _chosen(args: list[str]) -> Callable[[], object]:

@@ -19,6 +19,7 @@ from nystream.bench.sizes import Sizes
 from nystream.cli import screen
 from nystream.cli.options import usual
 
+ROUNDS = Settings.rounds
 QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 
 
@@ -35,11 +36,11 @@ class Bench:
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
     one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
     sizes: OmitArgPrefixes[Sizes] = field(default_factory=Sizes)
-    streams: Annotated[str, arg(metavar="LIST")] = ",".join(map(str, STREAMS))
+    streams: Annotated[str | None, usual(",".join(map(str, STREAMS)), "LIST")] = None
     """Numbers of streams."""
     threads: Annotated[int, usual("all cores", "N")] = 0
     """Threads for many streams at once. A single stream always has one."""
-    rounds: int = 300
+    rounds: Annotated[int | None, usual(ROUNDS, "N")] = None
     """Turns that every contender gets, of a couple of milliseconds each."""
     backend: Literal["auto", "numba", "torch"] = "auto"
     """Of the pool."""
@@ -56,10 +57,11 @@ class Bench:
 
     def settings(self) -> Settings:
         """Checked, so that nothing fails after minutes."""
-        rounds, streams = self.rounds, numbers("streams", self.streams)
-        if self.quick:
-            rounds = QUICK_ROUNDS if rounds == Bench.rounds else rounds
-            streams = QUICK_STREAMS if self.streams == Bench.streams else streams
+        rounds, streams = self.rounds, () if self.streams is None else numbers("streams", self.streams)
+        if rounds is None:
+            rounds = QUICK_ROUNDS if self.quick else ROUNDS
+        if self.streams is None:
+            streams = QUICK_STREAMS if self.quick else STREAMS
         parts = tuple(part.strip() for part in self.parts.split(",") if part.strip())
         return Settings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
 

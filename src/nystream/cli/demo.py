@@ -21,8 +21,8 @@ from nystream.demo import log, models, page, screen, summary
 from nystream.demo.hours import WEEK, Stream, Tally
 from nystream.demo.summary import Line
 from nystream.demo.terminal import Keyboard, Quit, taken
+from nystream.interrupts import Interrupts
 from nystream.landmarks import kmeans
-from nystream.live.interrupts import Interrupts
 from nystream.models import StreamModel
 from nystream.progress import track
 from nystream.tasks.electricity import Forecast

@@ -17,6 +17,7 @@ from nystream.cli.screen import console
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
 from nystream.data.run import evaluate, plain_numbers
+from nystream.data.run_folder import info_of
 from nystream.live import models
 
 
@@ -38,9 +39,9 @@ class Eval:
     """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
     gaps: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
-    background: str = ""
-    """Feature files: the class of frames in which nothing is to be detected."""
-    seconds: float = 30.0
+    background: Annotated[str | None, usual("as in training", "CLASS")] = None
+    """Feature files: the class of frames in which nothing is to be detected; '' for none."""
+    seconds: Annotated[float | None, usual("as in training", "SECONDS")] = None
     """Audio: how much of a file is used, at most."""
     json: Path | None = None
     """Write the scores here too."""
@@ -53,7 +54,7 @@ class Eval:
         show = False if self.plain else None
         model = models.load(self.model)
         problem = open_for(
-            model.info,
+            info_of(model.info, models.folder_of(self.model)),
             self.source,
             missing=self.missing,
             gaps=self.gaps,

@@ -15,6 +15,7 @@ from nystream.data.fix import with_landmarks
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
 from nystream.data.run import evaluate
+from nystream.data.run_folder import info_of
 from nystream.live import models
 
 
@@ -36,14 +37,16 @@ class FitLandmarks:
     landmarks: Annotated[int, arg(metavar="M")] = 4
     """Landmarks of every head."""
     tokens: int = 20_000
-    """Tokens of the source that are clustered."""
+    """Tokens of the source that are clustered, at most."""
     seed: int = 0
     """Of the sample and the clustering."""
     missing: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: an empty field is an error, takes the column's last value, or leaves its row out."""
     gaps: Annotated[Policy | None, usual("as in training", "fail|fill|skip")] = None
     """Table: rows that are missing in time are an error, are filled with the last values, or are passed over."""
-    seconds: float = 30.0
+    background: Annotated[str | None, usual("as in training", "CLASS")] = None
+    """Feature files: the class of frames in which nothing is to be detected; '' for none."""
+    seconds: Annotated[float | None, usual("as in training", "SECONDS")] = None
     """Audio: how much of a file is used, at most."""
     plain: bool = False
     """No colours and no progress bars, as in a pipe."""
@@ -53,9 +56,18 @@ class FitLandmarks:
         if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
             raise ValueError(f"out={self.out} is there already; give another folder")
         model = models.load(self.model)
+        model.info = info_of(model.info, models.folder_of(self.model))
         problem = open_for(
-            model.info, self.source, missing=self.missing, gaps=self.gaps, seconds=self.seconds, show=show
+            model.info,
+            self.source,
+            missing=self.missing,
+            gaps=self.gaps,
+            background=self.background,
+            seconds=self.seconds,
+            show=show,
         )
+        for note in problem.notes:
+            print(note, flush=True)
         fixed = with_landmarks(model, problem, self.landmarks, self.tokens, self.seed, show)
         fixed.save_pretrained(self.out)
         before, after = evaluate(model, problem, show=show), evaluate(fixed, problem, show=show)

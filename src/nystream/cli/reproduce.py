@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from nystream.cli.options import usual
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
 from nystream.reproduce import store
-from nystream.reproduce.cells import FIXED, MODELS, Cell, grid
+from nystream.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
 from nystream.reproduce.cluster import on_ray
 from nystream.reproduce.job import Job, folder_of_data
 from nystream.reproduce.problems import Problem, problem
@@ -119,17 +118,17 @@ class Reproduce:
         for name in ("results", "work") if todo else ():
             require_folder(name, getattr(self, name))
         print(self.heading(jobs, len(jobs) - len(todo)), flush=True)
-        baselines(jobs[0], self.results, self.again)
         runner: Runner = one_by_one
         if self.ray is not None:
             runner = partial(on_ray, address=self.ray, gpus=self.gpus_per_cell)
         try:
+            baselines(jobs[0], self.results, self.again)
             outcomes = run(todo, self.results, runner, _say, show) if todo else []
-        except KeyboardInterrupt:
-            print(f"What is done is in {self.results} and {self.work}; the same command goes on.", file=sys.stderr)
-            raise
-        if self.steps:
-            self.time(jobs, show)
+            if self.steps:
+                self.time(jobs, show)
+        except KeyboardInterrupt as stop:
+            done = f"what is done is in {self.results} and {self.work}; the same command resumes it"
+            raise type(stop)(done) from stop
         failed = [outcome for outcome in outcomes if outcome.record is None]
         if failed:
             self.work.mkdir(parents=True, exist_ok=True)
@@ -187,12 +186,18 @@ class Reproduce:
         for name in ("models", "layers", "landmarks", "pinv", "ridge"):
             if getattr(self, name) and not getattr(self, name).strip(" ,"):
                 raise ValueError(f"{name}={getattr(self, name)!r} names nothing")
-        if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
-            raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
-        if self.stack not in ("paper", "deep"):
-            raise ValueError(f"stack={self.stack!r} must be paper or deep")
         if not 0 < self.gpus_per_cell < math.inf:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell} must be greater than 0, such as 0.25")
+        if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
+            raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
+        if self.gpus_per_cell != Reproduce.gpus_per_cell and self.ray is None:
+            raise ValueError(f"gpus_per_cell={self.gpus_per_cell:g} is for --ray, which is not given")
+        if self.steps_again and not self.steps:
+            raise ValueError("steps-again and no-steps are both set; steps are measured or they are not")
+        if self.landmarks and not set(self.variants()) - set(FULL):
+            raise ValueError(f"landmarks={self.landmarks!r} is for low-rank models, and models={self.models!r}")
+        if self.stack not in ("paper", "deep"):
+            raise ValueError(f"stack={self.stack!r} must be paper or deep")
 
     def cells(self, found: Problem) -> Iterator[Cell]:
         protocol = self.protocol or found.protocols[0]

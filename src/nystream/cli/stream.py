@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -22,6 +22,8 @@ from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.session import Session, live_reader
 from nystream.live.sources import Feed, Format, Source, open_source
+
+EVERY = 100  # tokens between two saves, unless told
 
 
 @dataclass
@@ -61,10 +63,10 @@ class Stream:
     save_state: Path | None = None
     """Save the session to this file, whole or not at all: after every so many tokens, once a second, at the end."""
     load_state: Path | None = None
-    """Go on from this file: a source that is a file after the last record that was taken in, others with what comes. If
-    it is also the one of save-state, it need not be there yet."""
-    every: int = 100
-    """Tokens between two saves. After a kill, answers since the last save are given again."""
+    """Resume from this file: a source that is a file after the last record that was taken in, others with what comes.
+    If it is also the one of save-state, it need not be there yet."""
+    every: Annotated[int | None, usual(EVERY, "N")] = None
+    """Tokens between two saves, with --save-state. After a kill, answers since the last save are given again."""
     limit: int | None = None
     """Stop after so many records."""
     follow: bool = False
@@ -81,33 +83,58 @@ class Stream:
         feed = self.feed(session, source)
         keeper = None
         if self.save_state is not None:
-            keeper = Keeper(self.save_state, session, self.every, feed.position)
+            keeper = Keeper(self.save_state, session, self.every or EVERY, feed.position)
         if self.source == "-" and sys.stdin is not None and sys.stdin.isatty():
             say("reading lines from the terminal: JSON, or CSV with a header; Ctrl-D ends")
-        count = follow(
-            session, feed, self.printer(), on_error=self.on_error, limit=self.limit, keeper=keeper, report=say
-        )
+        options: dict[str, Any] = {"on_error": self.on_error, "limit": self.limit, "keeper": keeper, "report": say}
+        count = Count()
+        try:
+            follow(session, feed, self.printer(), count=count, **options)
+        except KeyboardInterrupt as stop:
+            self.tell(count, source)
+            raise type(stop)(self.left_at(keeper)) from stop
         self.sum_up(count, source, resumed=feed.resumed)
+
+    def left_at(self, keeper: Keeper | None) -> str:
+        """What a stream that is stopped leaves, and how to resume it."""
+        if keeper is None:
+            return "the session is not saved: --save-state FILE would do that"
+        saved = f"the session of {counted(keeper.saved_tokens, 'token')} is saved in {keeper.path}"
+        return f"{saved}; --load-state {keeper.path} resumes it"
 
     def sum_up(self, count: Count, source: Source, resumed: bool) -> None:
         """Say at the end what the answers do not; ValueError where there are none."""
         every = count.taken + count.skipped
         name, records = "standard input" if self.source == "-" else self.source, counted(every, source.unit)
         if not count.answers and not resumed:
+            for reason in count.reasons:
+                say(reason)
             if count.skipped and count.skipped == every:
                 raise ValueError(f"none of {records} of {name} could be read")
             raise ValueError(f"{name} has {f'{records}, which bring no token' if every else f'no {source.unit}s'}")
+        self.tell(count, source)
+        if resumed and not every:
+            say(f"there is nothing new in {name}")
+
+    def tell(self, count: Count, source: Source) -> None:
+        """Say how many records were skipped or left out, and why, and how many answers are not finite."""
+        records = counted(count.taken + count.skipped, source.unit)
+        for reason in count.reasons:
+            say(reason)
         for what, some in (("skipped", count.skipped), ("left out", count.left)):
             if some:
                 say(f"{some:,} of {records} {what}")
-        if resumed and not every:
-            say(f"there is nothing new in {name}")
+        if count.not_finite:
+            say(f"{count.not_finite:,} of {counted(count.answers, 'answer')} not finite")
 
     def check(self) -> None:
         """Refuse what would fail later."""
         if self.json and self.human:
             raise ValueError("json and human are both set; a line is one or the other")
-        positive_int("every", self.every)
+        if self.every is not None:
+            positive_int("every", self.every)
+            if self.save_state is None:
+                raise ValueError(f"every={self.every} is for --save-state, which is not given")
         if self.limit is not None:
             positive_int("limit", self.limit)
         if self.save_state is not None:

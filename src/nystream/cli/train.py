@@ -14,11 +14,14 @@ from tyro.conf import Positional, arg
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
+from nystream.config.checks import positive_int
+from nystream.data.budget import EPOCHS
 from nystream.data.open_source import open_source
 from nystream.data.reader import Policy
-from nystream.data.run import PLOTS, Result, resolved, train
+from nystream.data.run import LANDMARKS, PLOTS, Result, epochs_done, resolved, train
 from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, TaskName, Variant, read_config
+from nystream.data.table import counted
 from nystream.live import models
 from nystream.models import StreamModel
 
@@ -30,8 +33,8 @@ class Train:
     """Train a model on data of your own, and write a run folder: model, config, checkpoints, metrics, scores, plots.
 
     SOURCE is a table (.csv, .parquet), whose columns are forecast; a folder of .npy or .npz feature files, whose frames
-    or files have classes; or a folder of audio files, one subfolder for each class. A run that was stopped goes on with
-    the same command.
+    or files have classes; or a folder of audio files, one subfolder for each class. The same command resumes a run that
+    was stopped.
 
     Examples:
         nystream train demand.csv --target total --horizon 24   # 24 rows ahead
@@ -77,8 +80,8 @@ class Train:
 
     window: Annotated[int | None, usual("64, less for little data", "N")] = None
     """Tokens that the model looks back on."""
-    landmarks: Annotated[int | None, usual(Settings.landmarks, "M")] = None
-    """Landmarks of the low-rank attention."""
+    landmarks: Annotated[int | None, usual(f"{LANDMARKS}, less in a shorter window", "M")] = None
+    """Landmarks of the low-rank attention, at most as many as the window has tokens."""
     variant: Annotated[Variant | None, usual(Settings.variant, "co-fixed|co-cont|co-full")] = None
     """Fixed landmarks, in two phases of training; continual landmarks; or full attention."""
     embed_dim: Annotated[int | None, usual(Settings.embed_dim, "D")] = None
@@ -91,8 +94,9 @@ class Train:
     """Several blocks: deep streams every one of them, paper gives the window model's output."""
     teacher: Annotated[Path | None, usual("none", "RUN")] = None
     """Learn from the model of this run too, such as one of --variant co-full on the same data; none for no one."""
-    epochs: Annotated[int | None, usual(Settings.epochs, "E")] = None
-    """Of training; fixed landmarks are then fine-tuned for half as many."""
+    epochs: Annotated[int | None, usual(EPOCHS, "E")] = None
+    """Of all phases of training together, the same for every variant. co-fixed trains continual landmarks for two
+    thirds of them, then fixed ones for one third; with L blocks, for one of L+2 parts each."""
     lr: Annotated[float | None, usual(Settings.lr, "RATE")] = None
     """Largest learning rate."""
     batch_size: Annotated[int | None, usual(Settings.batch_size, "B")] = None
@@ -107,8 +111,9 @@ class Train:
     def run(self) -> None:
         show = False if self.plain else None
         given = self.settings()
+        self.check(given)
         teacher = _teacher(given.teacher) if given.teacher else None
-        problem = open_source(given, show)
+        problem = open_source(given, show, [name for name, value in vars(self).items() if value is not None])
         for note in problem.notes:
             _say(note)
         settings = resolved(given, problem)
@@ -118,9 +123,9 @@ class Train:
             _say(f"{usual_place} holds a run of other settings or other data: this one goes to {out}")
         try:
             result = train(settings, problem, out, _say, show, teacher)
-        except KeyboardInterrupt:
-            print(f"What is done is in {out}; the same command goes on.", file=sys.stderr)
-            raise
+        except KeyboardInterrupt as stop:
+            saved = f"{counted(epochs_done(out), 'epoch')} of training saved in {out}"
+            raise type(stop)(f"{saved}; the same command resumes there") from stop
         drawn = _draw(result)
         screen = console(self.plain)
         screen.print()
@@ -128,6 +133,14 @@ class Train:
         pictures = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{pictures}")
         print(f"next: {_next(result, settings)}", flush=True)
+
+    def check(self, settings: Settings) -> None:
+        """Refuse options that were typed and cannot be honoured."""
+        for name in ("window", "landmarks", "epochs"):  # 0 in a config file is what is chosen
+            if getattr(self, name) is not None:
+                positive_int(name, getattr(self, name))
+        if self.landmarks is not None and settings.variant == "co-full":
+            raise ValueError(f"landmarks={self.landmarks} is for co-fixed and co-cont, but --variant co-full has none")
 
     def settings(self) -> Settings:
         """Options that were given, then those of the config file, then the usual ones."""

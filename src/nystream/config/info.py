@@ -25,6 +25,8 @@ class ModelInfo:
         reader: how records of the user's become tokens, as `nystream.data` wrote it; in what JSON can hold.
         several: whether several classes can hold at once: each output is then judged by itself (sigmoid), not as a
             share of one (softmax).
+        background: the class of tokens in which nothing is to be detected, if there is one: scores leave it out.
+        file_seconds: how much of an audio file is used, at most.
 
     Example:
         >>> import nystream as ns
@@ -43,6 +45,8 @@ class ModelInfo:
     seconds: float | None = None
     reader: dict[str, Any] | None = None
     several: bool = False
+    background: str | None = None
+    file_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels", "units"):
@@ -56,10 +60,14 @@ class ModelInfo:
             raise TypeError(f"task={self.task!r} must be a str, got {type(self.task).__name__}")
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
-        if self.seconds is not None:
-            number("seconds", self.seconds)
-            if not 0 < self.seconds < math.inf:
-                raise ValueError(f"seconds={self.seconds!r} must be greater than 0 and finite")
+        for name in ("seconds", "file_seconds"):
+            value = getattr(self, name)
+            if value is not None:
+                number(name, value)
+                if not 0 < value < math.inf:
+                    raise ValueError(f"{name}={value!r} must be greater than 0 and finite")
+        if self.background is not None and not isinstance(self.background, str):
+            raise TypeError(f"background={self.background!r} must be a str, got {type(self.background).__name__}")
         boolean("several", self.several)
         if self.reader is not None:
             try:
@@ -76,6 +84,8 @@ class ModelInfo:
             if given not in ((0, 1, width) if name == "units" else (0, width)):
                 side = "input_dim" if name == "inputs" else "output_dim"
                 raise ValueError(f"info.{name} has {given} names, but the model's {side} is {width}")
+        if self.background is not None and self.background not in self.labels:
+            raise ValueError(f"info.background={self.background!r} is not one of the labels: {', '.join(self.labels)}")
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -47,6 +47,7 @@ class Clips:
     reader: Reader
     bad: tuple[Bad, ...] = ()
     seconds: float | None = None  # between two tokens
+    file_seconds: float | None = None  # of a file that are used, at most
 
     @property
     def several(self) -> bool:

@@ -58,8 +58,9 @@ class Labelled(Problem):
         if self.info.several:
             return named
         known, hot = metrics.known(y), metrics.one_hot(y, self.output_dim)
-        right = hot[known].gather(1, output[known].argmax(1, keepdim=True))
-        return {**named, "accuracy of frames": float(right.double().mean())}
+        output, hot = output[known], hot[known]
+        right = hot.gather(1, output.argmax(1, keepdim=True)).double().mean()
+        return {**named, "accuracy of frames": float(right) if bool(output.isfinite().all()) else float("nan")}
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         """The most frequent class of what was trained on, always."""
@@ -94,5 +95,7 @@ def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | 
         seconds=clips.seconds,
         reader=clips.reader.to_dict(),
         several=several,
+        background=background or None,
+        file_seconds=clips.file_seconds,
     )
     return Labelled(clips, info, clips.notes, task, seed)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data import clock
-from nystream.data.reader import MISSING, LiveReader, Policy, RecordError, Token, check_policy, shown
+from nystream.data.reader import MISSING, LiveReader, Policy, RecordError, Token, blank, check_policy, shown
 from nystream.data.table import empty, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.timeline import HINT, Span, Verdict, judge
@@ -55,10 +55,11 @@ class LiveTable(LiveReader):
             lacking = (*untimed, *(name for name, value in zip(self._names, values, strict=True) if value != value))
         verdict = self._verdict(time)
         if verdict.wrong:
-            raise RecordError(f"{verdict.wrong}; {HINT}")
+            raise RecordError(f"{verdict.wrong}; {HINT}", "gap")
         early = time is not None and not (verdict.tokens or verdict.doubted)
         if lacking and self.missing == "fail" and not early:
-            raise RecordError(f"{self._reason(record, lacking[0])}{also(lacking)}; {MISSING}")
+            reason, kind = self._reason(record, lacking[0])
+            raise RecordError(f"{reason}{also(lacking)}; {MISSING}", kind)
         usable = None if lacking and self.missing == "skip" else values
         before, tokens = self.state, self._tokens(verdict, usable, lacking)
         if verdict.doubted:
@@ -122,11 +123,10 @@ class LiveTable(LiveReader):
         try:
             found, zoned = clock.instant(field, self.reader.form)
         except (ValueError, OverflowError) as error:
-            raise RecordError(f"{name!r} is {shown(field)}, which is not a time: {error}") from error
+            raise RecordError(f"{name!r} is {shown(field)}, which is not a time: {error}", "no time") from error
         if zoned is not self.reader.zoned and self.reader.zoned is not None:
-            raise RecordError(
-                f"{name!r} is {shown(field)}, but times must {ZONES[not self.reader.zoned]}, as those of training do"
-            )
+            wanted = f"times must {ZONES[not self.reader.zoned]}, as those of training do"
+            raise RecordError(f"{name!r} is {shown(field)}, but {wanted}", wanted)
         return found, ()
 
     def _verdict(self, time: int | None) -> Verdict:
@@ -171,27 +171,33 @@ class LiveTable(LiveReader):
 
     def _say(self, verdict: Verdict, before: Held, record: dict[str, Any], lacking: Sequence[str], taken: bool) -> None:
         """What there is to say of a record, and what was left out for good."""
-        self.note, self.lost = verdict.note, 0
+        self.note, self.note_kind, self.lost = verdict.note, verdict.kind, 0
         if not (taken or verdict.doubted):
             self.lost = 1
-            self.note = self.note or self._why(record, lacking)
+            if not self.note:
+                self.note, self.note_kind = self._why(record, lacking)
         if before.span.doubt is not None and verdict.span.doubt != before.span.doubt:
             believed = any(what == "doubted" for what, _ in verdict.tokens) and before.doubted is not None
             self.lost += not believed
-            self.note = self.note or "the one before it is left out: nothing bears out its time"
+            if not self.note:
+                self.note = self.note_kind = "the one before it is left out: nothing bears out its time"
 
-    def _why(self, record: dict[str, Any], lacking: Sequence[str]) -> str:
-        """Why a record that came in time was left out."""
+    def _why(self, record: dict[str, Any], lacking: Sequence[str]) -> tuple[str, str]:
+        """Why a record that came in time was left out, and of which kind that is."""
         if lacking and self.missing == "skip":
-            return self._reason(record, lacking[0]) + also(lacking)
+            reason, kind = self._reason(record, lacking[0])
+            return reason + also(lacking), kind
         unknown = [name for name in self.reader.targets if math.isnan(self.state.values[self._names.index(name)])]
-        return f"no value of {listed(unknown)} is known yet, from which to forecast"
+        return f"no value of {listed(unknown)} is known yet, from which to forecast", "no base"
 
-    def _reason(self, record: dict[str, Any], name: str) -> str:
+    def _reason(self, record: dict[str, Any], name: str) -> tuple[str, str]:
+        """Why a field of a record counts as missing, and of which kind that is."""
         field = record.get(name)
         if not empty(field):
-            return f"column {name!r} has {shown(field)}, a category that training has not met"
-        return f"column {name!r} is empty" if name in record else f"column {name!r} is missing"
+            reason = f"column {name!r} has {shown(field)}, a category that training has not met"
+            return reason, f"column {name!r} has a new category"
+        reason = f"column {name!r} is {blank(field) if name in record else 'missing'}"
+        return reason, reason
 
 
 def also(names: Sequence[str]) -> str:

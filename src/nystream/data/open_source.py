@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nystream.config import ModelInfo
 from nystream.data.forecast import forecast
@@ -44,17 +45,16 @@ def kind_of(path: Path) -> Kind:
         raise ValueError(f"{path} has feature files and audio files; give a folder with one kind")
     if frames or sounds:
         return "frames" if frames else "audio"
-    raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)})")
+    tables = "; it has tables, which are given one by one, as files" if suffixes & set(TABLES) else ""
+    raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
 
 
-def open_source(settings: Settings, show: bool | None = None) -> Problem:
-    """What there is to learn from a source."""
+def open_source(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
+    """What there is to learn from a source. `given` names settings that were typed, be they the usual ones."""
     path = Path(settings.source)
     kind = kind_of(path)
-    for name, kinds in ONLY.items():
-        if kind not in kinds and getattr(settings, name) != getattr(Settings, name):
-            what = " or ".join(KINDS[one] for one in kinds)
-            raise ValueError(f"{name}={getattr(settings, name)!r} is for {what}, but {path} is {KINDS[kind]}")
+    typed = {name for name in ONLY if name in given or getattr(settings, name) != getattr(Settings, name)}
+    _refuse_others({name: getattr(settings, name) for name in typed}, path, kind)
     if kind == "table":
         table = read_table(path, show)
         targets = names_in(settings.target, table.names)
@@ -83,16 +83,25 @@ def open_for(
     *,
     missing: Policy | None = None,
     gaps: Policy | None = None,
-    background: str = "",
-    seconds: float = Settings.seconds,
+    background: str | None = None,
+    seconds: float | None = None,
     show: bool | None = None,
 ) -> Problem:
-    """A source as the reader of a trained model reads it."""
+    """A source as the reader of a trained model reads it, scored as in training.
+
+    Args:
+        info: of the model.
+        path: the source.
+        missing, gaps, background, seconds: as in `Settings`; as in training unless told. A background of "" is none.
+        show: a progress bar: True, False, or None for one on a terminal.
+    """
     if info.reader is None:
         raise ValueError("the model has no reader: it was not trained by nystream train, so give it tokens yourself")
     reader, kind = reader_from_dict(info.reader), kind_of(path)
     if kind != reader.kind:
         raise ValueError(f"the model reads {KINDS[reader.kind]}, but {path} is {KINDS[kind]}")
+    told = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
+    _refuse_others({name: value for name, value in told.items() if value is not None}, path, kind)
     if isinstance(reader, TableReader):
         return forecast(
             read_table(path, show),
@@ -103,7 +112,7 @@ def open_for(
             reader=reader,
         )
     clips = (
-        read_sounds(path, seconds, info.labels, show)
+        read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
         if kind == "audio"
         else read_frames(path, "detection" if info.task == "detection" else "classification", info.labels, show)
     )
@@ -111,4 +120,13 @@ def open_for(
         raise ValueError(
             f"{path} has tokens of {len(clips.reader.names)} numbers, but the model reads {len(reader.names)}"
         )
-    return labelled(clips, background, several=info.several)
+    chosen = info.background if background is None else background
+    return labelled(clips, chosen or "", several=info.several)
+
+
+def _refuse_others(options: Mapping[str, Any], path: Path, kind: Kind) -> None:
+    """Refuse options that mean nothing for a source of this kind."""
+    for name, value in options.items():
+        if kind not in ONLY[name]:
+            what = " or ".join(KINDS[one] for one in ONLY[name])
+            raise ValueError(f"{name}={value!r} is for {what}, but {path} is {KINDS[kind]}")

@@ -28,7 +28,17 @@ KINDS = {
 
 
 class RecordError(ValueError):
-    """A record that cannot be read; whoever reads it is as before."""
+    """A record that cannot be read; whoever reads it is as before.
+
+    Args:
+        message: what is wrong with it.
+        kind: the same for all records that are wrong in the same way, by which reports count them; the message itself
+            unless told, for one that does not repeat what the record holds.
+    """
+
+    def __init__(self, message: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind or message
 
 
 class Token(NamedTuple):
@@ -47,12 +57,14 @@ class LiveReader(ABC):
     Attributes:
         state: all that it remembers. It is replaced, never changed: whoever holds an old one can put it back.
         note: what there is to say of the last record: why it was left out, how its time has jumped.
+        note_kind: the same for all notes that say the same of other records, as `RecordError.kind`.
         lost: how many records the last one has left out for good: itself, or one that waited for it.
         zoned: whether the times of its tokens are those of UTC; not where they are of a clock on some wall.
     """
 
     state: Any
     note: str = ""
+    note_kind: str = ""
     lost: int = 0
     zoned: bool = False
 
@@ -126,7 +138,15 @@ def no_gaps(gaps: Policy | None) -> None:
     """Refuse a policy for gaps where records have no time."""
     if gaps not in (None, "fail"):
         check_policy("gaps", gaps)
-        raise ValueError(f"gaps={gaps!r}: the model's records have no time, so gaps in it cannot be seen")
+        raise ValueError(f"gaps={gaps!r}: records have no time, so gaps in it cannot be seen")
+
+
+def blank(field: Any) -> str:
+    """What a field without a value is: empty, nan, or another way to write that."""
+    text = "" if field is None else str(field).strip()
+    if not text:
+        return "empty"
+    return "nan" if text.lower() == "nan" else f"{shown(field)}, which counts as empty"
 
 
 def shown(field: Any) -> str:

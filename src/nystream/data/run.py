@@ -16,26 +16,27 @@ import nystream.state as states
 from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data import lesson
+from nystream.data.budget import EPOCHS, Plan, one_phase, two_phases
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.run_folder import CONFIG, check_folder, config_text
+from nystream.data.run_folder import CONFIG, MODEL, check_folder, config_text, usual_epochs
 from nystream.data.settings import Settings
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
-from nystream.train import TrainConfig, fit, fix_landmarks, predict
+from nystream.train import TrainConfig, checkpoint, fit, fix_landmarks, predict
 from nystream.train.data import StreamData
 from nystream.train.log import METRICS
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
 from nystream.train.tasks import Task
 
-SCORES, MODEL, CHECKPOINTS, PLOTS = "scores.json", "model", "checkpoints", "plots"
+SCORES, CHECKPOINTS, PLOTS = "scores.json", "checkpoints", "plots"
 WINDOW, LEAST_WINDOW = 64, 4  # unless told: the first, or less where streams are short
+LANDMARKS = 4  # unless told, or as many as a shorter window has tokens
 FEWEST, MOST = 40, 200  # updates an epoch: a small source is gone through several times, a large one in part
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 TOKENS = 20_000  # that landmarks are clustered from
-TUNING_LR = 1 / 3  # of the first phase's learning rate
 
 Say = Callable[[str], None]
 
@@ -62,9 +63,14 @@ class Result(NamedTuple):
 
 def resolved(settings: Settings, problem: Problem) -> Settings:
     """The settings with what the source decides: a run's config says all of it."""
-    if not settings.window:
-        settings = dataclasses.replace(settings, window=_window(problem))
-    return dataclasses.replace(settings, landmarks=min(settings.landmarks, settings.window))
+    window = settings.window or _window(problem)
+    landmarks = 0 if settings.variant == "co-full" else settings.landmarks or min(LANDMARKS, window)
+    if landmarks > window:
+        found = "" if settings.window else ", as this source allows"
+        raise ValueError(
+            f"landmarks={landmarks} must be at most window={window}{found}: give fewer landmarks, or a longer window"
+        )
+    return dataclasses.replace(settings, window=window, landmarks=landmarks)
 
 
 def train(
@@ -75,7 +81,8 @@ def train(
     show: bool | None = None,
     teacher: StreamModel | None = None,
 ) -> Result:
-    """Train what the settings ask for; a run of the same settings that is in the folder goes on where it was.
+    """Train what the settings ask for. A run of the same settings that is in the folder is resumed where it was; one
+    that is done is scored again.
 
     `teacher` is the model of `settings.teacher`.
     """
@@ -83,6 +90,7 @@ def train(
     if (teacher is None) == bool(settings.teacher):
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
+    settings = dataclasses.replace(settings, epochs=settings.epochs or usual_epochs(folder))
     if teacher is not None:
         lesson.check(teacher, problem)
     pretrained.require()
@@ -91,6 +99,8 @@ def train(
     device = _device(settings.device)
     config = model_config(settings, problem)
     how, warm = training(settings, problem, config)
+    if settings.window > problem.longest:  # short ones count too, so that nothing else would say it
+        say(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
     parts = {name: problem.part(name, warm) for name in PARTS}
     how = _paced(how, parts["train"], config)
     torch.manual_seed(settings.seed)
@@ -98,39 +108,46 @@ def train(
     model.input_scaler.fit(parts["train"].x)
     if problem.task.scaled:
         _fit_changes(model, parts["train"].y)
+    plan = two_phases(how, len(config.blocks)) if settings.variant == "co-fixed" else one_phase(how)
+    done = _say_what_is_there(folder, plan, say)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / CONFIG, config_text(settings, problem, teacher))
+    if not done:
+        _write(folder / CONFIG, config_text(settings, problem, teacher))
     began = time.monotonic()
     lessons, heard = Lessons(parts["train"], parts["valid"], problem.task), list[str | None]()
-    if teacher is not None:
+    if teacher is not None and not done:
         place = Path(settings.teacher)  # a run folder, or the model in it
         heard = lesson.heard([place / SCORES, place.parent / SCORES])
         say(f"learning from {settings.teacher} too{lesson.doubt(heard, parts['train'])}")
         data, task = lesson.taught(parts["train"], problem, teacher.to(device), how)
         lessons = lessons._replace(train=data, task=task)
-    model = _trained(settings, lessons, model.to(device), how, folder / CHECKPOINTS, say, show)
+    if done:
+        model = StreamModel.from_pretrained(folder / MODEL).to(device)
+    else:
+        model = _trained(settings, lessons, model.to(device), plan, folder / CHECKPOINTS, say, show)
+        model.save_pretrained(folder / MODEL)
+        _gather_metrics(folder)
     seconds = time.monotonic() - began
-    model.save_pretrained(folder / MODEL)
-    _gather_metrics(folder)
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
         output, y = predict(model, parts[name], skip=warm, progress=show)
+        _say_if_not_finite(output, say)
         scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
-    tokens = {name: len(parts[name].x) for name in PARTS}
-    about: dict[str, Any] = {
-        "task": problem.info.task,
-        "tokens": tokens,
-        "data": parts["train"].fingerprint,
-        "hardware": hardware(),
-    }
-    about |= {"heard": heard} if heard else {}
-    held = json.dumps(plain_numbers(scores | about), indent=2, ensure_ascii=False, allow_nan=False)
-    _write(folder / SCORES, held + "\n")
+    if not done:
+        about: dict[str, Any] = {
+            "task": problem.info.task,
+            "tokens": {name: len(parts[name].x) for name in PARTS},
+            "data": parts["train"].fingerprint,
+            "hardware": hardware(),
+        }
+        about |= {"heard": heard} if heard else {}
+        held = json.dumps(plain_numbers(scores | about), indent=2, ensure_ascii=False, allow_nan=False)
+        _write(folder / SCORES, held + "\n")
     return Result(model.cpu(), problem, folder, scores, output, warm, seconds)
 
 
 def evaluate(
-    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, say: Say = print
 ) -> dict[str, Scores]:
     """The scores of a model that streams over a source, and those of the baselines."""
     warm = warm_up(model.config, TrainConfig(short=problem.short))
@@ -139,6 +156,7 @@ def evaluate(
     if longest <= warm:
         raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
     output, y = predict(model, data, skip=warm, progress=show)
+    _say_if_not_finite(output, say)
     return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
 
 
@@ -165,7 +183,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
 def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple[TrainConfig, int]:
     """How to train, and how many tokens at the start of a stream only fill a window."""
     how = TrainConfig(
-        epochs=settings.epochs,
+        epochs=settings.epochs or EPOCHS,
         batch_size=settings.batch_size,
         lr=settings.lr,
         seed=settings.seed,
@@ -179,6 +197,12 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
             f"give a shorter one, or more data"
         )
     return how, warm
+
+
+def epochs_done(folder: Path) -> int:
+    """Epochs of all phases whose checkpoints are in a run folder."""
+    saved = [checkpoint.load(phase) for phase in (folder / CHECKPOINTS).glob("phase-*")]
+    return sum(int(found[1]["progress"]["epoch"]) for found in saved if found is not None)
 
 
 def history(folder: Path) -> Iterator[dict[str, Any]]:
@@ -198,30 +222,52 @@ def _trained(
     settings: Settings,
     lessons: Lessons,
     model: StreamModel,
-    how: TrainConfig,
+    plan: Plan,
     folder: Path,
     say: Say,
     show: bool | None,
 ) -> StreamModel:
     options: dict[str, Any] = {"task": lessons.task, "tensorboard": False, "progress": show}
-    fixed = settings.variant == "co-fixed"
     size = (
         f"{settings.variant}, window {settings.window}"
         + f", {settings.landmarks} landmarks" * model.config.blocks[0].low_rank
     )
     say(f"{size}, {sum(x.numel() for x in model.parameters()):,} parameters")
-    say(f"training{', phase 1 of 2' * fixed}: {counted(how.epochs, 'epoch')} of {how.steps_per_epoch} updates")
-    fit(model, lessons.train, lessons.valid, how, folder=folder / "phase-1", **options)
-    if not fixed:
+    say(f"training for {plan}")
+    if plan.tuning is not None:
+        say(f"training, phase 1 of 2: {counted(plan.first.epochs, 'epoch')}")
+    fit(model, lessons.train, lessons.valid, plan.first, folder=folder / "phase-1", **options)
+    if plan.tuning is None:
         return model
-    tuning = dataclasses.replace(how, epochs=max(1, how.epochs // 2), lr=how.lr * TUNING_LR)
-    blocks = len(model.config.blocks)
-    each = f", for each of {blocks} blocks" if blocks > 1 else ""
-    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(tuning.epochs, 'epoch')}{each}")
+    each = f", for each of {plan.blocks} blocks" if plan.blocks > 1 else ""
+    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(plan.tuning.epochs, 'epoch')}{each}")
     found: StreamModel = fix_landmarks(
-        model, lessons.train, lessons.valid, config=tuning, tokens=TOKENS, folder=folder, **options
+        model, lessons.train, lessons.valid, config=plan.tuning, tokens=TOKENS, folder=folder, **options
     )
     return found
+
+
+def _say_what_is_there(folder: Path, plan: Plan, say: Say) -> bool:
+    """Say that a run is resumed, or that it is done; whether it is."""
+    scores, done = folder / SCORES, epochs_done(folder)
+    if scores.is_file() and (folder / MODEL).is_dir():
+        finished = time.strftime("%Y-%m-%d %H:%M", time.localtime(scores.stat().st_mtime))
+        say(
+            f"{folder} is already trained ({counted(done, 'epoch')}, finished {finished}); its scores are below; "
+            f"give another --out to train afresh"
+        )
+        return True
+    if done >= plan.epochs:
+        say(f"resuming {folder}: all {counted(done, 'epoch')} are trained, only the scores are missing")
+    elif (folder / CONFIG).is_file():
+        say(f"resuming {folder} at epoch {done + 1} of {plan.epochs}")
+    return False
+
+
+def _say_if_not_finite(output: Tensor, say: Say) -> None:
+    wrong = int((~output.isfinite()).any(1).sum())
+    if wrong:
+        say(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
 
 
 def _fit_changes(model: StreamModel, y: Tensor) -> None:

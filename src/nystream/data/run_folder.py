@@ -6,12 +6,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from nystream.config import ModelInfo
+from nystream.data.budget import EPOCHS
 from nystream.data.problem import Problem
-from nystream.data.settings import Settings, read_config
+from nystream.data.settings import ALL_PHASES, DATA, Settings, read_config
 from nystream.models import StreamModel
 from nystream.train.data import fingerprint
 
-CONFIG = "config.toml"
+CONFIG, MODEL = "config.toml", "model"
+OLD_EPOCHS = 12  # of the first phase, unless told, in older versions
 
 
 def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: StreamModel | None = None) -> None:
@@ -21,6 +24,9 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
         # An older file may lack a setting that was added since.
         usual = {field.name: field.default for field in dataclasses.fields(Settings)}
         theirs, ours = usual | read_config(held), dataclasses.asdict(settings)
+        ours["epochs"] = ours["epochs"] or usual_epochs(folder)
+        if theirs["variant"] == "co-full":
+            theirs["landmarks"] = 0  # older files have a number that meant nothing
         different = [name for name, value in ours.items() if _listed(theirs[name]) != _listed(value)]
         if different:
             said = ", ".join(f"{name} is {theirs[name]!r} there and {ours[name]!r} here" for name in different)
@@ -48,13 +54,36 @@ def free_folder(settings: Settings, problem: Problem, base: Path, teacher: Strea
             return folder
 
 
+def usual_epochs(folder: Path) -> int:
+    """Epochs of a run in this folder unless told: those of the run of an older version that is there, if it was not
+    told either, or the usual ones."""
+    held = folder / CONFIG
+    text = held.read_text(encoding="utf-8") if held.is_file() else ALL_PHASES
+    if ALL_PHASES in text or f"\nepochs = {OLD_EPOCHS}\n" not in text:
+        return EPOCHS
+    return int(read_config(held)["epochs"])
+
+
+def info_of(info: ModelInfo, folder: Path) -> ModelInfo:
+    """What is known of the model in a folder, with what older versions wrote only into the config file of its run."""
+    held = folder.parent / CONFIG
+    if folder.name != MODEL or not held.is_file():
+        return info
+    settings = read_config(held)
+    if info.background is None and settings.get("background"):
+        info = dataclasses.replace(info, background=settings["background"])
+    if info.file_seconds is None and (info.reader or {}).get("kind") == "audio":
+        info = dataclasses.replace(info, file_seconds=settings.get("seconds"))
+    return info
+
+
 def config_text(settings: Settings, problem: Problem, teacher: StreamModel | None = None) -> str:
     """The config file of a run; what data it was on, and who taught it, are comments, of no use to other data."""
     return _data(problem) + _teacher(teacher) + settings.to_toml()
 
 
 def _data(problem: Problem) -> str:
-    return f"# tokens and targets {problem.fingerprint}\n"
+    return f"{DATA}{problem.fingerprint}\n"
 
 
 def _teacher(teacher: StreamModel | None) -> str:

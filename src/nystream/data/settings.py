@@ -21,6 +21,9 @@ TaskName = Literal["auto", "classification", "detection"]
 Names = str | tuple[str, ...]  # with commas between them, or one by one
 
 LISTS = ("target", "columns", "categorical", "units")
+# Comments in the config file of a run: what data it was on follows the first. Runs of older versions lack the second:
+# their epochs are those of the first phase.
+DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
@@ -44,14 +47,14 @@ class Settings:
         background: the class that is not to be detected, if there is one.
         seconds: of an audio file, at most; the rest is left away.
         window: tokens n that the model looks back on.
-        landmarks: m; 0 for co-full.
+        landmarks: m, at most `window`; 4 unless told, fewer in a shorter window. co-full has none.
         variant: co-fixed (two phases of training), co-cont or co-full.
         embed_dim: width of the model.
         num_heads: heads of its attention.
         layers: blocks.
         stack: of several blocks, "deep" or "paper".
         teacher: a run folder or model folder of another model on the same data, to learn from too.
-        epochs: of training; fixed landmarks are fine-tuned for half as many more.
+        epochs: of all phases of training together; 18 unless told.
         lr: largest learning rate.
         batch_size: pieces of streams an update.
         seed: of weights, splits of files and the order of the data.
@@ -73,14 +76,14 @@ class Settings:
     background: str = ""
     seconds: float = 30.0
     window: int = 0
-    landmarks: int = 4
+    landmarks: int = 0
     variant: Variant = "co-fixed"
     embed_dim: int = 64
     num_heads: int = 4
     layers: int = 1
     stack: Literal["deep", "paper"] = "deep"
     teacher: str = ""
-    epochs: int = 12
+    epochs: int = 0
     lr: float = 3e-3
     batch_size: int = 8
     seed: int = 0
@@ -107,13 +110,14 @@ class Settings:
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
-        for name in ("horizon", "embed_dim", "num_heads", "layers", "epochs", "batch_size"):
+        for name in ("horizon", "embed_dim", "num_heads", "layers", "batch_size"):
             positive_int(name, getattr(self, name))
-        if self.variant != "co-full":
-            positive_int("landmarks", self.landmarks)
+        for name in ("window", "landmarks", "epochs", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least {0 if name == 'seed' else 1}")
 
     def to_toml(self) -> str:
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in dataclasses.asdict(self).items())
+        return ALL_PHASES + "".join(f"{name} = {_toml(value)}\n" for name, value in dataclasses.asdict(self).items())
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -133,7 +137,7 @@ def read_config(path: Path) -> dict[str, Any]:
             held = tomllib.loads(text)
         else:
             raise ValueError("its name must end in .toml, .yaml or .yml")
-        return fields_of(Settings, held, "it")
+        return _with_all_epochs(fields_of(Settings, held, "it"), text)
     except ValueError as error:
         raise ValueError(f"config={path} cannot be used: {error}") from error
 
@@ -146,6 +150,14 @@ def names_in(given: Names, known: Collection[str] = ()) -> tuple[str, ...]:
         return (given,)
     fields = next(csv.reader([given], skipinitialspace=True), [])
     return tuple(name.strip() for name in fields if name.strip())
+
+
+def _with_all_epochs(held: dict[str, Any], text: str) -> dict[str, Any]:
+    """The fields of a config file, where a run of an older version wrote it with the epochs of all its phases."""
+    if DATA not in text or ALL_PHASES in text or held.get("variant") != "co-fixed":
+        return held
+    epochs = held["epochs"]
+    return held | {"epochs": epochs + held.get("layers", 1) * max(1, epochs // 2)}
 
 
 def _toml(value: Any) -> str:

@@ -25,6 +25,7 @@ from nystream.tasks.audio import LogMel
 from nystream.tasks.audio.folder import SAMPLE_RATE, read, require
 from nystream.tasks.audio.mel import BANDS, FRAME, HOP, YAMNET_OFFSET
 
+DAY = 86400.0  # seconds: as good as all of a file
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".au", ".aif", ".aiff")
 
 
@@ -106,12 +107,16 @@ class LiveSound(LiveReader):
         except (TypeError, ValueError, OverflowError):
             raise RecordError("a record must be samples, numbers from -1 to 1") from None
         if samples.ndim != 1:
-            raise RecordError(f"a record is {list(samples.shape)}, but must be mono samples [N]")
+            raise RecordError(f"a record is {list(samples.shape)}, but must be mono samples [N]", "shape")
         lacking = ~np.isfinite(samples)
         if lacking.any() and self.missing == "fail":
-            raise RecordError(f"sample {int(lacking.argmax()) + 1} of a record is not finite")
+            raise RecordError(f"sample {int(lacking.argmax()) + 1} of a record is not finite", "not finite")
         if lacking.any() and self.missing == "skip":
-            self.note, self.lost = f"{int(lacking.sum())} of its samples are not finite", 1
+            self.note, self.note_kind, self.lost = (
+                f"{int(lacking.sum())} of its samples are not finite",
+                "not finite",
+                1,
+            )
             return []
         filled = ("samples",) if lacking.any() else ()
         held = np.concatenate([self.state, np.where(lacking, np.float32(0), samples)])
@@ -162,7 +167,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
                 bad.append(Bad(name, str(error)))
             advance()
     refuse_none(folder, clips, bad)
-    return Clips(folder, tuple(clips), names, "classification", reader, tuple(bad), reader.seconds)
+    return Clips(folder, tuple(clips), names, "classification", reader, tuple(bad), reader.seconds, min(seconds, DAY))
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -77,10 +77,15 @@ class Column:
         try:
             value = numbers.value(field, marks) if isinstance(field, str) else float(field)
         except (TypeError, ValueError, OverflowError):
-            raise RecordError(f"column {self.name!r} has {shown(field)}, which is not a number") from None
+            raise self._refusal(field, "not a number") from None
         if math.isinf(value):
-            raise RecordError(f"column {self.name!r} has {shown(field)}, which is not finite")
+            raise self._refusal(field, "not finite")
         return value
+
+    def _refusal(self, field: Any, what: str) -> RecordError:
+        return RecordError(
+            f"column {self.name!r} is {shown(field)}, which is {what}", f"column {self.name!r} is {what}"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.live_table import ZONES
-from nystream.data.reader import MISSING, Policy, check_policy
+from nystream.data.reader import MISSING, Policy, blank, check_policy, no_gaps
 from nystream.data.table import NAT, Table, counted, empty, listed
 from nystream.data.table_reader import Column, TableReader, category
 from nystream.data.timeline import HINT, Span, judge
@@ -44,6 +44,8 @@ def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, 
 
     The policies are those of training unless told.
     """
+    if reader.time is None:
+        no_gaps(gaps)
     missing, gaps = missing or reader.missing, gaps or reader.gaps
     check_policy("missing", missing)
     check_policy("gaps", gaps)
@@ -92,7 +94,7 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
     if wrong is not None:
         field = table.raw(column.name, wrong)
         raise ValueError(
-            f"{table.name}, {table.line(wrong)}: column {column.name!r} has {field!r}, not a finite number"
+            f"{table.name}, {table.line(wrong)}: column {column.name!r} is {field!r}, which is not a finite number"
         )
     return found
 
@@ -147,9 +149,8 @@ def _refuse_empty(
         names = [reader.time] if reader.time is not None and untimed[row] else []
         names += [column.name for column, is_lacking in zip(reader.columns, lacking[row], strict=True) if is_lacking]
         field = table.raw(names[0], int(row))
-        said.append(
-            f"{table.line(int(row))}: {names[0]!r} is {'empty' if empty(field) else f'{field!r}, a new category'}"
-        )
+        what = blank(field) if empty(field) else f"{field!r}, a new category"
+        said.append(f"{table.line(int(row))}: {names[0]!r} is {what}")
     raise ValueError(f"{table.name} has fields that are missing, {_places(said, len(bad))}; {MISSING}")
 
 

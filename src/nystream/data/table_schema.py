@@ -18,6 +18,7 @@ from nystream.data.time_column import find_time
 from nystream.tasks.electricity.features import DAY, WEEK
 
 CATEGORIES = 32  # of a column, at most
+MOSTLY = 0.5  # share of numbers, from which a column is one of numbers that has a slip
 
 
 class Schema(NamedTuple):
@@ -82,7 +83,10 @@ def find_reader(
         if next(column for column in found if column.name == name).categories:
             wrong = table.numbers(name, decimal)[1]
             field = table.raw(name, wrong or 0)
-            raise ValueError(f"target {name!r} must be numbers, but {table.line(wrong or 0)} has {field!r}")
+            raise ValueError(
+                f"target {name!r} must be numbers, but {table.line(wrong or 0)} has {field!r}; "
+                f"classes are learned from a folder of feature files (.npy, .npz), not from a table"
+            )
     reader = TableReader(tuple(found), tuple(targets), periods=(), decimal=decimal, centred=True)
     if when is None:
         return Schema(reader, tuple(notes))
@@ -142,6 +146,12 @@ def _column(table: Table, name: str, decimal: str, categorical: bool, wanted: bo
     there = [category(field) for field in table.values(name)[:rows] if field is not None]
     met = sorted(set(there))
     if len(met) > CATEGORIES:
+        # A column of numbers with a slip: that field is what the user has to mend.
+        if wrong is not None and np.isfinite(found).mean() >= MOSTLY:
+            return f"has {table.raw(name, wrong)!r} in {table.line(wrong)}, which is not a number"
+        other = "." if decimal[0] == "," else ","
+        if wrong is not None and table.numbers(name, other)[1] is None:
+            return f"has {table.raw(name, wrong)!r} in {table.line(wrong)}, not a number with a {decimal[0]!r} in it"
         unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", there[0].strip())
         way = "take out what stands beside the numbers" if unit else f"at most {CATEGORIES} can be categories"
         return f"is text of {len(met)} different values, such as {there[0]!r}; {way}"

@@ -83,6 +83,7 @@ class Verdict(NamedTuple):
     tokens: tuple[tuple[What, int], ...] = ()  # what is taken in now, and when it was; none where the row is left out
     passed: int = 0  # rows that are missing before it and are not filled
     note: str = ""  # why it was left out, or how time has jumped
+    kind: str = ""  # of the note
     wrong: str = ""  # why it must be refused
     doubted: bool = False  # it waits for the next one
 
@@ -100,11 +101,12 @@ def judge(pace: Pace, gaps: Policy, span: Span, now: int) -> Verdict:
     if doubt is not None and 1 <= (steps := clock.place(doubt, now, pace.length).steps) <= FAR:
         return _believed(pace, gaps, last, doubt, now, steps)
     if found.steps == 0 and now >= first:
-        return Verdict(span, note=f"{said(now)} comes before the next row is due; the last was {said(last)}")
+        note = f"{said(now)} comes before the next row is due; the last was {said(last)}"
+        return Verdict(span, note=note, kind="early")
     how = "lies before all that was read since" if now < first else f"is {found.steps:,} rows after"
     other = first if now < first else last
     note = f"{said(now)} {how} {said(other)}; it is taken in with the next one, if that goes on from it"
-    return Verdict(Span(first, last, now), note=note, doubted=True)
+    return Verdict(Span(first, last, now), note=note, kind="doubted", doubted=True)
 
 
 def find_pace(stamps: NDArray[np.datetime64], step: np.timedelta64) -> Pace:
@@ -142,7 +144,7 @@ def _believed(pace: Pace, gaps: Policy, last: int, doubt: int, now: int, steps: 
     after, more = _taken(pace, gaps, doubt, now, steps, "row")
     how = f"{jump - 1:,} missing rows {'passed over' if passed else 'filled'}" if jump > 1 else "back in time"
     note = f"it bears out the one before, which is taken in too: from {said(last)} to {said(doubt)}, {how}"
-    return Verdict(Span(doubt, now), before + after, passed + more, note)
+    return Verdict(Span(doubt, now), before + after, passed + more, note, "jump")
 
 
 def _wrong(pace: Pace, last: int, now: int, found: clock.Place) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.reader import MISSING, LiveReader, Policy, RecordError, Token, check_policy, shown
+from nystream.data.reader import MISSING, LiveReader, Policy, RecordError, Token, blank, check_policy, shown
 from nystream.data.table import empty
 
 LISTED = 5  # names of fields that an error lists
@@ -47,9 +47,9 @@ class VectorReader(LiveReader):
         if x.shape not in self._shapes or not np.isfinite(x).all():
             x, lost = self._one_by_one(cells)
             if lost and self.missing == "skip":
-                self.note, self.lost = f"{listed(self._named(lost))} missing", 1
+                self.note, self.note_kind, self.lost = self._lacking(cells, lost), "missing", 1
                 return []
-            filled = self._fill(x, lost)
+            filled = self._fill(x, lost, cells)
         self.state = x.reshape(-1)
         return [Token(row, filled=filled) for row in x.reshape(self.together, self.width)]
 
@@ -92,12 +92,12 @@ class VectorReader(LiveReader):
     def _one_by_one(self, cells: Any) -> tuple[NDArray[np.float32], list[int]]:
         """What is wrong with a record, if it is not that fields are missing: those are NaN, and their places listed."""
         if not isinstance(cells, list | tuple | np.ndarray):
-            raise RecordError(f"{shown(cells)} must be an array of {self._size} numbers")
+            raise RecordError(f"{shown(cells)} must be an array of {self._size} numbers", "no array")
         rows = list(cells)
         if self.together > 1 and len(rows) == self.together:
             rows = [cell for row in rows for cell in (row if isinstance(row, list | tuple | np.ndarray) else [row])]
         if len(rows) != self.together * self.width:
-            raise RecordError(f"{len(rows)} numbers, but the model takes {self._size}")
+            raise RecordError(f"{_amount(rows)}, but the model takes {self._size}", "amount")
         x, lost = np.empty(len(rows), np.float32), []
         for place, cell in enumerate(rows):
             x[place] = self._number(place, cell)
@@ -112,22 +112,31 @@ class VectorReader(LiveReader):
             with np.errstate(over="ignore"):
                 value = np.float32(float(cell))
         except (TypeError, ValueError, OverflowError):
-            raise RecordError(f"{self._name(place)} is {shown(cell)}, which is no number") from None
+            name = self._name(place)
+            raise RecordError(f"{name} is {shown(cell)}, which is not a number", f"{name} is no number") from None
         if np.isinf(value):
-            raise RecordError(f"{self._name(place)} is {shown(cell)}, which is beyond float32")
+            name = self._name(place)
+            raise RecordError(f"{name} is {shown(cell)}, which is beyond float32", f"{name} is beyond float32")
         return float(value)
 
-    def _fill(self, x: NDArray[np.float32], lost: list[int]) -> tuple[str, ...]:
+    def _fill(self, x: NDArray[np.float32], lost: list[int], cells: Any) -> tuple[str, ...]:
         """Last values into the places of `x` that are missing, and the names of those."""
         if not lost:
             return ()
-        names = self._named(lost)
         if self.missing == "fail":
-            raise RecordError(f"{listed(names)} missing; {MISSING}")
+            raise RecordError(f"{self._lacking(cells, lost)}; {MISSING}", "missing")
         if self.state is None:
-            raise RecordError(f"{listed(names)} missing, and there is no record before it to take them from")
+            reason = "there is no record before it to fill it from"
+            raise RecordError(f"{self._lacking(cells, lost)}, and {reason}", reason)
         x[lost] = self.state[lost]
-        return names
+        return self._named(lost)
+
+    def _lacking(self, cells: Any, lost: list[int]) -> str:
+        """Which fields are missing, and how the first of them is written."""
+        first, field = self._name(lost[0]), blank(np.asarray(cells, object).reshape(-1)[lost[0]])
+        if field == "empty":
+            return f"{listed(self._named(lost))} missing"
+        return f"{first} is {field}" if len(lost) == 1 else f"{listed(self._named(lost))} missing ({first} is {field})"
 
     def _named(self, places: Sequence[int]) -> tuple[str, ...]:
         return tuple(map(self._name, places))
@@ -138,6 +147,17 @@ class VectorReader(LiveReader):
     @property
     def _size(self) -> str:
         return f"{self.together} x {self.width}" if self.together > 1 else str(self.width)
+
+
+def _amount(cells: Sequence[Any]) -> str:
+    """How many numbers there are; where a field is none, how many values, and that field."""
+    plural = "s" if len(cells) != 1 else ""
+    for cell in cells:
+        try:
+            float(0 if empty(cell) else cell)
+        except (TypeError, ValueError, OverflowError):
+            return f"{len(cells)} value{plural}, of which {shown(cell)} is not a number"
+    return f"{len(cells)} number{plural}"
 
 
 def listed(names: Sequence[str]) -> str:

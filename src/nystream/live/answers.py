@@ -15,6 +15,7 @@ from nystream.data.reader import Token
 CLASSES = ("classification", "detection")  # tasks whose outputs are logits of classes
 MICROSECONDS = np.dtype("datetime64[us]")
 LIKELY = 0.5  # probability of a class that holds, where several can
+NOT_FINITE = "the model's output is not finite"
 
 Ahead = Callable[[np.datetime64, int], np.datetime64 | None]  # when the row is due that is so many after one of a time
 
@@ -37,16 +38,26 @@ class Answer(NamedTuple):
     microseconds: float = 0.0  # that the step took; tokens that arrive together share them
 
     @property
+    def finite(self) -> bool:
+        """Whether every value is a number: neither NaN nor infinite."""
+        return bool(np.isfinite(self.values).all())
+
+    @property
+    def note(self) -> str:
+        """What is wrong with the answer; empty where nothing is."""
+        return "" if self.finite else NOT_FINITE
+
+    @property
     def label(self) -> str | None:
-        """The most probable class; None where several can hold at once."""
-        if self.kind != "probabilities" or self.several:
+        """The most probable class; None where several can hold at once, or the output is not finite."""
+        if self.kind != "probabilities" or self.several or not self.finite:
             return None
         return self.names[int(self.values.argmax())]
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes that hold, where several can."""
-        if not self.several:
+        """The classes that hold, where several can; None where the output is not finite."""
+        if not self.several or not self.finite:
             return None
         return tuple(name for name, value in zip(self.names, self.values, strict=True) if value >= LIKELY)
 
@@ -60,7 +71,7 @@ class Answer(NamedTuple):
         elif self.rows_ahead is not None:
             said["ahead"] = self.rows_ahead
         if self.several:
-            said["labels"] = list(self.labels or ())
+            said["labels"] = None if self.labels is None else list(self.labels)
         elif self.kind == "probabilities":
             said["label"] = self.label
         values = plain(self.values)
@@ -69,6 +80,8 @@ class Answer(NamedTuple):
             units = self.units if len(self.units) > 1 else self.units * len(self.values)
             said["units"] = dict(zip(self.names, units, strict=True)) if self.names else list(units)
         said["filled"], said["gap"] = list(self.filled), self.gap
+        if self.note:
+            said["note"] = self.note
         return said
 
 
@@ -120,14 +133,16 @@ class Interpreter:
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[C], summing to one."""
-    weights = np.exp(logits - logits.max())
+    """[C], summing to one; NaN where a logit is NaN or +Inf."""
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(logits - logits.max())
     return weights / weights.sum()
 
 
 def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     """[C], each by itself."""
-    return np.exp(-np.logaddexp(0, -logits))
+    with np.errstate(invalid="ignore"):
+        return np.exp(-np.logaddexp(0, -logits))
 
 
 def plain(values: NDArray[Any]) -> list[float | None]:

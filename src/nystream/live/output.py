@@ -62,7 +62,7 @@ class HumanLines:
 
 
 def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
-    """A token's number, its file and its time, what the model says, and what was filled."""
+    """A token's number, its file and its time, what the model says, what is wrong with it, and what was filled."""
     from rich.text import Text
 
     text = Text(f"{answer.token:>7}  ", style="")
@@ -81,6 +81,8 @@ def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
         text.append(f"{answer.rows_ahead} {'row' if answer.rows_ahead == 1 else 'rows'} ahead  ", style="dim")
     if latency:
         text.append(f"{answer.microseconds:,.1f} µs  ", style="dim")
+    if answer.note:
+        text.append(f"{answer.note}  ", style="red")
     if answer.gap:
         text.append("gap filled", style="yellow")
     elif answer.filled:
@@ -93,6 +95,8 @@ def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
 def _said(answer: Answer) -> list[tuple[str, str, str]]:
     """(name, value, unit) of what is shown."""
     if answer.kind == "probabilities":
+        if not answer.finite:
+            return [("no class", "", "")]
         wide = max(map(len, answer.names))
         likely = np.argsort(-answer.values, kind="stable")[:LIKELY]
         return [(f"{answer.names[i]:<{wide}}", f"{answer.values[i]:.3f}", "") for i in likely]

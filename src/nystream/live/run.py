@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from nystream.data.reader import RecordError
+from nystream.interrupts import Interrupts
 from nystream.live import saving
-from nystream.live.interrupts import Interrupts
+from nystream.live.answers import NOT_FINITE
 from nystream.live.output import Printer
 from nystream.live.reports import Reports
 from nystream.live.saving import Position
@@ -20,6 +21,8 @@ from nystream.live.sources import Feed, Item
 
 OnError = Literal["skip", "fail"]
 
+# Whoever reads the answers must know what one that is not finite looks like.
+ADVICE = "such answers are null, with a note (an input far beyond those of training, or weights that are not finite?)"
 SECONDS = 1.0  # between two saves of a slow stream, at most so many tokens apart
 
 
@@ -31,6 +34,8 @@ class Count:
     skipped: int = 0  # since they could not be read
     left: int = 0  # of those that were taken, how many were left out
     answers: int = 0
+    not_finite: int = 0  # of the answers
+    reasons: list[str] = field(default_factory=list)  # why records were skipped or left out, kind by kind
 
 
 def follow(
@@ -42,17 +47,21 @@ def follow(
     limit: int | None = None,
     keeper: Keeper | None = None,
     report: Callable[[str], object] = print,
+    count: Count | None = None,
 ) -> Count:
     """Take in record after record until the source ends, or `limit` records were taken.
 
     A record that cannot be read is reported and skipped, or ends the run with a ValueError; the session is as if it had
-    not come. One that its reader leaves out is reported too. A source whose every record would be refused ends the run
-    at once. What was answered is written out before it is saved, so that after a kill nothing is missing from the
-    output: the answers since the last save are given again.
+    not come. One that its reader leaves out is reported too, and so is the first answer that is not finite. A source
+    whose every record would be refused ends the run at once. What was answered is written out before it is saved, so
+    that after a kill nothing is missing from the output: the answers since the last save are given again.
+
+    What became of the records is written into `count`, also where something ends the run before the source does.
     """
-    count, reports, unit, file = Count(), Reports(report), feed.source.unit, None
+    count = Count() if count is None else count
+    reports, unit, file, warned = Reports(report), feed.source.unit, None, False
     begun = feed.source.file  # where a session goes on
-    with Interrupts() as interrupts, _kept(keeper, interrupts):
+    with Interrupts() as interrupts, _summed_up(count, reports), _kept(keeper, interrupts):
         for item in feed:
             with interrupts.held():
                 if item.file != file:
@@ -65,13 +74,18 @@ def follow(
                 except RecordError as error:
                     if on_error == "fail":
                         raise ValueError(f"{_name(unit, item)}: {error}") from error
-                    reports.tell("skipped", f"{_name(unit, item)} skipped: {error}")
+                    name = _name(unit, item)
+                    reports.tell("skipped", f"{name} skipped: {error}", error.kind, f"{name}: {error}")
                     count.skipped += 1
                     feed.leave()
                 else:
                     if session.note:
-                        what = " left out" if session.lost and not answers else ""
-                        reports.tell(what, f"{_name(unit, item)}{what}: {session.note}")
+                        name, fate = _name(unit, item), "left out" if session.lost and not answers else ""
+                        said = f"{name}{fate and f' {fate}'}: {session.note}"
+                        reports.tell(fate, said, session.note_kind, f"{name}: {session.note}")
+                    if count.not_finite and not warned:
+                        report(f"{_name(unit, item)}: {NOT_FINITE}; {ADVICE}")
+                        warned = True
                 if keeper is not None:
                     keeper.settle(feed.position)
             if count.taken == limit:
@@ -110,6 +124,11 @@ class Keeper:
         self._saved: tuple[Position, int] | None = None
         self._last, self._when = session.tokens, time.monotonic()  # of the last save
 
+    @property
+    def saved_tokens(self) -> int:
+        """How many tokens the session has had that the file holds."""
+        return 0 if self._saved is None else self._saved[1]
+
     def settle(self, position: Position) -> None:
         """A record was answered, or skipped, and the answer is out."""
         self._position, self._settled = position, self.session.tokens
@@ -137,7 +156,16 @@ def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
     count.taken += 1
     count.left += session.lost
     count.answers += len(answers)
+    count.not_finite += sum(not answer.finite for answer in answers)
     return len(answers)
+
+
+@contextmanager
+def _summed_up(count: Count, reports: Reports) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        count.reasons = reports.kinds("skipped") + reports.kinds("left out")
 
 
 @contextmanager

@@ -72,6 +72,11 @@ class Session:
         return self.reader.note
 
     @property
+    def note_kind(self) -> str:
+        """The same for all notes that say the same of other records."""
+        return self.reader.note_kind
+
+    @property
     def lost(self) -> int:
         """How many records the last one has left out for good: itself, or one that waited for it."""
         return self.reader.lost
@@ -132,7 +137,7 @@ class Session:
             return []
         r, width = self._together, self.model.config.input_dim
         if len(tokens) % r:
-            raise RecordError(f"{len(tokens)} tokens, but the model takes {r} together")
+            raise RecordError(f"{len(tokens)} tokens, but the model takes {r} together", "together")
         for token in tokens:
             if token.x.shape != (width,):
                 raise RecordError(f"a token {list(token.x.shape)}, but the model takes [{width}]")

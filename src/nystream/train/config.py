@@ -82,7 +82,8 @@ class TrainConfig:
             value = getattr(self, name)
             number(name, value)
             if not least <= value <= most or math.isinf(value):
-                raise ValueError(f"{name}={value!r} must be between {least:g} and {most:g}")
+                allowed = f"between {least:g} and {most:g}" if most < math.inf else f"finite and at least {least:g}"
+                raise ValueError(f"{name}={value!r} must be {allowed}")
         if self.clip is not None:
             number("clip", self.clip)
             if not 0 < self.clip < math.inf:

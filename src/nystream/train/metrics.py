@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def accuracy(output: Tensor, y: Tensor) -> float:
-    """Share of the known classes y [N] that have the largest of the outputs [N, C].
+    """Share of the known classes y [N] that have the largest of the outputs [N, C]; NaN where one is not finite.
 
     Example:
         >>> import torch
@@ -15,8 +15,9 @@ def accuracy(output: Tensor, y: Tensor) -> float:
         >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 1.0], [5.0, 0.0]]), torch.tensor([0, 0, -1]))
         0.5
     """
-    known = y >= 0
-    return float((output.argmax(-1) == y)[known].double().mean())
+    output, y = output[y >= 0], y[y >= 0]
+    # The largest of outputs that are NaN is a class all the same, and would count as right.
+    return float((output.argmax(-1) == y).double().mean()) if bool(output.isfinite().all()) else float("nan")
 
 
 def average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> Tensor:

@@ -39,5 +39,5 @@ class Folder(Source):
 
     def record(self, raw: Raw) -> Any:
         if isinstance(self._now, ValueError):
-            raise RecordError(str(self._now))
+            raise RecordError(str(self._now), "file")
         return self._now.record(raw)

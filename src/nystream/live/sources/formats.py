@@ -7,7 +7,7 @@ import json
 from typing import Any, Literal
 
 from nystream.data.csv_file import separator_in
-from nystream.data.reader import RecordError
+from nystream.data.reader import RecordError, shown
 
 Format = Literal["auto", "json", "csv"]
 
@@ -87,7 +87,8 @@ class Parser:
         if self.columns is None:
             return cells
         if len(cells) != len(self.columns):
-            raise RecordError(f"{len(cells)} cells, but the header has {len(self.columns)}")
+            amount = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
+            raise RecordError(f"{amount}, but the header has {len(self.columns)}: {shown(text)}", "cells")
         return dict(zip(self.columns, cells, strict=True))
 
 
@@ -98,7 +99,7 @@ def decoded(line: bytes) -> str:
     try:
         return line.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}") from None
+        raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}", "encoding") from None
 
 
 def from_json(text: str) -> Any:
@@ -109,11 +110,11 @@ def from_json(text: str) -> Any:
     except RecordError:
         raise
     except json.JSONDecodeError as error:
-        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+        raise RecordError(f"not JSON: {error.msg} at character {error.pos + 1}", f"not JSON: {error.msg}") from None
     except ValueError as error:  # an integer of thousands of digits
-        raise RecordError(f"not JSON that can be read: {error}") from None
+        raise RecordError(f"not JSON that can be read: {error}", "not JSON") from None
     if not isinstance(record, dict | list):
-        raise RecordError(f"{text:.40} is neither an object nor an array")
+        raise RecordError(f"{text:.40} is neither an object nor an array", "neither")
     return record
 
 
@@ -137,5 +138,5 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise RecordError(f"{twice!r:.40} comes more than once")
+        raise RecordError(f"{twice!r:.40} comes more than once", "twice")
     return found

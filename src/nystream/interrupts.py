@@ -1,4 +1,4 @@
-"""Ctrl-C and a request to end, kept waiting while a record is being taken in."""
+"""Ctrl-C and a request to end (SIGTERM): both raise KeyboardInterrupt, which can be kept waiting."""
 
 from __future__ import annotations
 
@@ -8,11 +8,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-TERMINATED = 143  # the exit code of a process that was asked to end
+STOPPED, TERMINATED = 130, 143  # the exit codes of a process that was stopped by SIGINT, or by SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end: whatever ends cleanly on Ctrl-C ends cleanly on SIGTERM too."""
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """Of a process that this has stopped."""
+    return TERMINATED if isinstance(stop, Terminated) else STOPPED
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """While it lasts, SIGTERM raises `Terminated`, unless somebody else handles it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: _raise(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Interrupts:
-    """While it is entered, SIGINT raises KeyboardInterrupt and SIGTERM SystemExit, but never within `held`.
+    """While it is entered, SIGINT raises KeyboardInterrupt and SIGTERM `Terminated`, but never within `held`.
 
     A second signal does not wait: what hangs can always be stopped.
     """
@@ -52,6 +74,4 @@ class Interrupts:
 
 
 def _raise(number: int) -> None:
-    if number == signal.SIGTERM:
-        raise SystemExit(TERMINATED)
-    raise KeyboardInterrupt
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
