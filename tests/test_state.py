@@ -162,30 +162,6 @@ def test_a_state_that_holds_a_nan_goes_through_a_file(attn, tmp_path):
     assert same(ns.load_state(path, attn), state)
 
 
-def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
-    done, fsync, replace = [], os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda held: (done.append("fsync"), fsync(held)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("replace"), replace(*paths)))
-    ns.state.replace(tmp_path / "a", lambda partial: partial.write_text("new"))
-    assert done == ["fsync", "replace", "fsync"]  # the file, and then its name in the folder
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_two_can_write_one_file_at_once(tmp_path):
-    path, beside = tmp_path / "a", tmp_path / "a.partial"
-    beside.write_text("somebody's own")
-
-    def write(partial):
-        partial.write_text("outer")
-        ns.state.replace(path, lambda inner: inner.write_text("inner"))
-        assert partial.read_text() == "outer"
-
-    ns.state.replace(path, write)
-    assert path.read_text() == "outer"
-    assert beside.read_text() == "somebody's own"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "a.partial"]
-
-
 def test_saving_again_replaces_the_file_and_a_failure_leaves_it(tmp_path, monkeypatch):
     attn, path = build(), tmp_path / "stream.safetensors"
     ns.save_state(path, streamed(attn, tokens=3), attn)

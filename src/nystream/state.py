@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+
+from nystream import files
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -222,26 +223,7 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
     tensors, described = _contents(state, owner)
     if not Path(path).resolve().parent.is_dir():
         raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
-    replace(Path(path), lambda partial: save_file(tensors, partial, described))
-
-
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all, also where the power fails: what was there stays until the new one is safe."""
-    partial = partial_of(path)
-    try:
-        write(partial)
-        _sync(partial, os.O_RDWR)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        _sync(path.resolve().parent, os.O_RDONLY)
-
-
-def partial_of(path: Path) -> Path:
-    """Where a file is written before it takes its name: beside it, and no other's, since two may write at once."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    files.replace(Path(path), lambda partial: save_file(tensors, partial, described))
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
@@ -389,12 +371,3 @@ def _flat(fields: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix[:-1]: fields}
     held = fields.items() if isinstance(fields, dict) else enumerate(fields)
     return {key: value for name, one in held for key, value in _flat(one, f"{prefix}{name}.").items()}
-
-
-def _sync(path: Path, how: int) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    held = os.open(path, how)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)

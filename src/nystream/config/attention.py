@@ -40,6 +40,8 @@ SUMS: dict[str, tuple[str, ...]] = {
 }
 NO_SUMS: tuple[str, ...] = ("auto", "recompute")
 
+MOST_ITERATIONS = 1000  # of Newton–Schulz, which has long converged by then
+
 # Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
 # stream it does so up to about 1,000 (benchmarks/step.py measures both).
 RECOMPUTE_BELOW = 128
@@ -91,6 +93,8 @@ class AttentionConfig:
         one_of("variant", self.variant, VARIANTS)
         for name in ("embed_dim", "num_heads", "window", "update_size", "pinv_iters"):
             positive_int(name, getattr(self, name))
+        if self.pinv_iters > MOST_ITERATIONS:
+            raise ValueError(f"pinv_iters={self.pinv_iters} must be at most {MOST_ITERATIONS}")
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +53,10 @@ class ModelInfo:
             if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
                 raise TypeError(f"{name}={value!r} must be names, each a str")
             object.__setattr__(self, name, tuple(value))
+            _check_text(name, value)
         if self.task is not None and not isinstance(self.task, str):
             raise TypeError(f"task={self.task!r} must be a str, got {type(self.task).__name__}")
+        _check_text("task", [self.task or ""])
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
         if self.seconds is not None:
@@ -63,9 +66,14 @@ class ModelInfo:
         boolean("several", self.several)
         if self.reader is not None:
             try:
-                object.__setattr__(self, "reader", json.loads(json.dumps(self.reader, allow_nan=False)))
+                text = json.dumps(self.reader, allow_nan=False, ensure_ascii=False)
+                text.encode()
+                object.__setattr__(self, "reader", json.loads(text))
+                self.to_dict()
             except (TypeError, ValueError) as error:
                 raise TypeError(f"reader must be what JSON can hold: {error}") from error
+            except RecursionError:
+                raise ValueError("reader is nested too deeply") from None
             if not isinstance(self.reader, dict):
                 raise TypeError(f"reader is a {type(self.reader).__name__}, but must be a dictionary")
 
@@ -83,3 +91,12 @@ class ModelInfo:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ModelInfo:
         return cls(**fields_of(cls, fields, "info"))
+
+
+def _check_text(name: str, words: Iterable[str]) -> None:
+    """Refuse what cannot be written to a file or a terminal."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name} has {word!r:.80}, which is not Unicode text: {error.reason}") from error

@@ -16,6 +16,9 @@ Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
+MOST_LAYERS = 10_000
+LARGEST_TABLE = 2**26  # numbers of sinusoidal positions, which are computed, not saved
+
 STACKS: tuple[str, ...] = ("paper", "deep")
 
 # Family -> what its first, its middle and its last block are in a "paper" stack. Plain variants stay what they are.
@@ -86,6 +89,9 @@ class EncoderConfig:
         if self.layers is None:
             object.__setattr__(self, "layers", len(configs))
         positive_int("layers", self.layers)
+        assert self.layers is not None
+        if self.layers > MOST_LAYERS:
+            raise ValueError(f"layers={self.layers} must be at most {MOST_LAYERS}")
         if isinstance(given, tuple) and len(given) != self.layers:
             raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
         if isinstance(given, tuple) and all(cfg == given[0] for cfg in given):
@@ -161,6 +167,8 @@ class EncoderConfig:
         """The config that `to_dict` wrote, perhaps through JSON; what is not known is refused."""
         given = fields_of(cls, fields, "config")
         attention = given.get("attention")
+        if isinstance(attention, list | tuple) and len(attention) > MOST_LAYERS:
+            raise ValueError(f"config.attention has {len(attention)} blocks, but at most {MOST_LAYERS} are possible")
         if isinstance(attention, list | tuple):
             given["attention"] = tuple(_attention(one, f"config.attention[{i}]") for i, one in enumerate(attention))
         else:
@@ -208,6 +216,12 @@ class ModelConfig(EncoderConfig):
             object.__setattr__(self, "num_positions", self.window)
         for name in ("input_dim", "output_dim", "num_positions"):
             positive_int(name, getattr(self, name))
+        assert self.num_positions is not None
+        if self.positions == "sinusoidal" and self.num_positions * self.embed_dim > LARGEST_TABLE:
+            raise ValueError(
+                f"num_positions={self.num_positions} is too many for positions='sinusoidal' with "
+                f"embed_dim={self.embed_dim}: their table may have at most {LARGEST_TABLE} numbers"
+            )
 
     @property
     def encoder(self) -> EncoderConfig:

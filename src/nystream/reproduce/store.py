@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import nystream.state as states
+from nystream import files
 
 Record = dict[str, Any]
 
@@ -17,7 +17,7 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['name']}.json"
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write_text(path, text)
     return path
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-import nystream.state as states
+from nystream import files
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.models import StreamModel
 from nystream.reproduce.cells import Cell
@@ -203,7 +203,7 @@ def _phase(
         for i, model in enumerate(models):
             model.save_pretrained(folder / f"model-{i}")
         text = json.dumps(said | {"data": data, "seconds": seconds})
-        states.replace(done, lambda partial: partial.write_text(text, encoding="utf-8"))
+        files.write_text(done, text)
         shutil.rmtree(folder / "running")
     return Trained(models, phases, seconds)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-import nystream.state as states
+from nystream import files
 
 FILE = "checkpoint.safetensors"
 
@@ -19,7 +19,7 @@ def save(folder: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Non
 
     held = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    states.replace(folder / FILE, lambda path: save_file(held, path, {"about": json.dumps(about)}))
+    files.replace(folder / FILE, lambda path: save_file(held, path, {"about": json.dumps(about)}))
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

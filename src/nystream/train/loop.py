@@ -25,7 +25,7 @@ from nystream.progress import track
 from nystream.train import checkpoint, checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, fingerprint
-from nystream.train.distributed import World, world
+from nystream.train.distributed import World, alone_in, world
 from nystream.train.log import Log
 from nystream.train.sampler import warm_up
 from nystream.train.schedule import share
@@ -109,7 +109,8 @@ def fit(
         valid: data by which the best weights are selected; the last ones are kept where there are none.
         config: how to train.
         task: `Classification`, `Detection` or `Forecasting`.
-        folder: where checkpoints, metrics and the model go. A run that is there already goes on where it was.
+        folder: where checkpoints, metrics and the model go. A run that is there already is resumed. One process at a
+            time may train in a folder; a second one gets a BlockingIOError.
         about: what else must be the same for a run in the folder to go on, in what JSON can hold.
         tensorboard: whether scalars for TensorBoard are written into the folder too.
         progress: whether a bar is shown; where standard error is a terminal unless told.
@@ -135,12 +136,13 @@ def fit(
         if name == "train" or data is not None:
             checks.data(name, data, task, model.config, skip)
     here = world(model)
-    engine = Single(model, train, valid, task, config, here)
-    said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
-    done = run(engine, config, task, said, folder, tensorboard, progress, here)
-    if folder is not None and here.rank == 0:
-        model.save_pretrained(Path(folder) / "model")
-    here.wait()
+    with alone_in(folder):
+        engine = Single(model, train, valid, task, config, here)
+        said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
+        done = run(engine, config, task, said, folder, tensorboard, progress, here)
+        if folder is not None and here.rank == 0:
+            model.save_pretrained(Path(folder) / "model")
+        here.wait()
     return results(done, skip)[0]
 
 
