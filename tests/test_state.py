@@ -1,7 +1,5 @@
 """States are values: what can be done with them, how they go through a file, and which are refused."""
 
-import os
-
 import pytest
 import safetensors.torch
 import torch

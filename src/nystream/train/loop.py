@@ -273,12 +273,34 @@ def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None
     found = None if folder is None else checkpoint.load(folder)
     if found is None:
         return None
+    assert folder is not None
     tensors, written = found
+    if not isinstance(written, dict) or not all(isinstance(written.get(part), dict) for part in ("about", "progress")):
+        raise checkpoint.damaged(folder, "it does not say what run it is of, or how far that was")
     if written["about"] != _plain(about):
         different = _differences(written["about"], _plain(about))
         raise ValueError(f"{folder} holds another run: {different}; use a new folder")
-    engine.load(tensors)
-    return Progress(**written["progress"])
+    try:
+        checkpoint.check(tensors, engine.tensors())
+        progress = _progress(written["progress"], engine)
+        engine.load(tensors)
+    except (TypeError, ValueError) as error:
+        raise checkpoint.damaged(folder, error) from error
+    return progress
+
+
+def _progress(fields: Line, engine: Engine) -> Progress:
+    """How far a run was, as a checkpoint says it."""
+    progress, usual = Progress(**fields), dataclasses.asdict(Progress())
+    for name, value in vars(progress).items():
+        if type(value) is not type(usual[name]):
+            raise ValueError(f"{name} of its progress is {value!r:.40}")
+    if not (progress.epoch >= 0 and 0 <= progress.index <= engine.updates):
+        raise ValueError(f"its progress is epoch {progress.epoch}, update {progress.index}")
+    for name in ("best", "best_epoch", "stopped"):
+        if len(getattr(progress, name)) != (engine.members if progress.epoch else 0):
+            raise ValueError(f"{name} of its progress is not of {engine.members} models")
+    return progress
 
 
 def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here: World) -> None:
