@@ -1,5 +1,7 @@
 """States are values: what can be done with them, how they go through a file, and which are refused."""
 
+import json
+
 import pytest
 import safetensors.torch
 import torch
@@ -208,6 +210,45 @@ def test_a_file_that_lacks_a_leaf_is_refused(tmp_path):
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())[1:]}
     safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
     with pytest.raises(ValueError, match=r"lacks .*; the file is damaged"):
+        ns.load_state(path, attn)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda tensors: tensors.update(more=torch.zeros(1)), "has 'more', which is not in a state of this config"),
+        (lambda tensors: tensors["time"].fill_(-1), "is at time -1, where no stream can be; the file is damaged"),
+    ],
+)
+def test_a_file_without_a_checksum_is_not_believed_all_the_more(tmp_path, change, says):
+    path, attn = tmp_path / "stream.safetensors", build()
+    ns.save_state(path, attn.init_state(1), attn)
+    tensors, metadata = saved(path)
+    change(tensors)
+    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
+    with pytest.raises(ValueError, match=says):
+        ns.load_state(path, attn)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("F4", 1), ("F6_E2M3", 3)])
+def test_dtypes_that_torch_does_not_have_are_refused(tmp_path, dtype, size):
+    entry = {"dtype": dtype, "shape": [2 if size == 1 else 4], "data_offsets": [0, size]}
+    header = json.dumps({"time": entry, "__metadata__": {"format": states.FORMAT}}).encode()
+    path = tmp_path / "stream.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(ValueError, match="the blob "):
+        states.unpack(path.read_bytes(), build())
+    with pytest.raises(ValueError, match=r"stream\.safetensors "):
+        ns.load_state(path, build())
+
+
+def test_a_config_that_is_nested_too_deeply_is_another_config(tmp_path):
+    path, attn = tmp_path / "stream.safetensors", build()
+    ns.save_state(path, attn.init_state(1), attn)
+    tensors, metadata = saved(path)
+    metadata = {"format": metadata["format"], "fingerprint": "0", "config": "[" * 10**5}
+    safetensors.torch.save_file(tensors, path, metadata)
+    with pytest.raises(ValueError, match="belongs to another config: it does not say which"):
         ns.load_state(path, attn)
 
 

@@ -194,7 +194,7 @@ def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the
         raise TypeError(f"{source} is a {type(blob).__name__}, but must be bytes")
     try:
         tensors = load(blob)
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, KeyError) as error:  # the latter for a dtype that torch does not have
         raise ValueError(f"{source} cannot be read as safetensors: {error}") from error
     return _restored(tensors, metadata(blob), owner, source, like)
 
@@ -234,12 +234,11 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
     if Path(path).is_dir():
         raise IsADirectoryError(f"{source} is a folder, but a state is a file")
     try:
-        opened = safetensors.safe_open(path, framework="pt")
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors, described = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ValueError(f"{source} cannot be read as a safetensors file: {error}") from error
-    with opened as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _restored(tensors, file.metadata() or {}, owner, source)
+    return _restored(tensors, described or {}, owner, source)
 
 
 def raw_bytes(x: Tensor) -> Any:
@@ -273,15 +272,20 @@ def _restored(
     if described["fingerprint"] != owner.config.fingerprint:
         raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
     like = owner.init_state(1) if like is None else like
-    missing = [name for name, _ in named_leaves(like) if name not in tensors]
-    if missing:
+    names = [name for name, _ in named_leaves(like)]
+    if missing := [name for name in names if name not in tensors]:
         raise ValueError(f"{source} lacks {', '.join(missing)}; the file is damaged")
+    if extra := sorted(tensors.keys() - names):
+        raise ValueError(f"{source} has {extra[0]!r:.40}, which is not in a state of this config; the file is damaged")
     state = _filled(like, tensors)
     check(state, like, None, type(owner).__name__)
     rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
         raise ValueError(f"{source} has rows that do not go together ({listed}); the file is damaged")
+    for name, leaf in named_leaves(state):
+        if name.rpartition(".")[2] == "time" and bool((leaf < 0).any()):
+            raise ValueError(f"{source} is at time {int(leaf.min())}, where no stream can be; the file is damaged")
     return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
 
 
@@ -355,7 +359,7 @@ def _describe(x: Tensor, rows: int | None = None) -> str:
 def _differences(described: dict[str, str], owner: Stateful) -> str:
     try:
         theirs = _flat(json.loads(described["config"]))
-    except (KeyError, ValueError, AttributeError):
+    except (KeyError, ValueError, AttributeError, RecursionError):
         return "it does not say which"
     ours = _flat(json.loads(json.dumps(owner.config.to_dict())))
     names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]

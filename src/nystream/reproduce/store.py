@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nystream import files
+from nystream.config import json_text
 
 Record = dict[str, Any]
 
@@ -27,7 +28,7 @@ def read(folder: Path, name: str) -> Record | None:
     if not path.is_file():
         return None
     try:
-        found: Record = json.loads(path.read_text(encoding="utf-8"))
+        found: Record = json_text.parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
     if not isinstance(found, dict):
