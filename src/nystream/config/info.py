@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nystream.config import json_text
 from nystream.config.checks import boolean, fields_of, number, positive_int
 
 
@@ -68,12 +69,11 @@ class ModelInfo:
             try:
                 text = json.dumps(self.reader, allow_nan=False, ensure_ascii=False)
                 text.encode()
-                object.__setattr__(self, "reader", json.loads(text))
-                self.to_dict()
-            except (TypeError, ValueError) as error:
+                object.__setattr__(
+                    self, "reader", json_text.parse(text, json_text.DEEPEST // 2)
+                )  # it is part of a file
+            except (TypeError, ValueError, RecursionError) as error:
                 raise TypeError(f"reader must be what JSON can hold: {error}") from error
-            except RecursionError:
-                raise ValueError("reader is nested too deeply") from None
             if not isinstance(self.reader, dict):
                 raise TypeError(f"reader is a {type(self.reader).__name__}, but must be a dictionary")
 
