@@ -25,11 +25,11 @@ def parse(text: str, levels: int = DEEPEST) -> Any:
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the field {twice!r:.80} is there twice")
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise ValueError(f"the field {name!r:.80} is there twice")
+        fields[name] = value
     return fields
 
 
