@@ -106,6 +106,10 @@ TEXTS = {
     "a reader in brackets": (nested("[]", 10**5), "nested too deeply"),
     "a reader that could not be written": (nested("[]", 500), "nested too deeply"),
     "a field twice": (lambda text: text.replace('"layers": 2', '"layers": 2, "layers": 3'), "'layers' is there twice"),
+    "the last of many fields twice": (
+        lambda _: "{" + ", ".join(f'"a{i}": 0' for i in range(200_000)) + ', "a199999": 1}',
+        "'a199999' is there twice",
+    ),
     "an endless number": (lambda text: text.replace('"layers": 2', f'"layers": {"9" * 10**5}'), "JSON"),
     "a huge float": (lambda text: text.replace('"norm_eps": 1e-05', '"norm_eps": 1e999'), "norm_eps=inf"),
     "enormous": (lambda text: text + " " * 2**24, "bytes"),

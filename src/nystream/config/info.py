@@ -69,9 +69,8 @@ class ModelInfo:
             try:
                 text = json.dumps(self.reader, allow_nan=False, ensure_ascii=False)
                 text.encode()
-                object.__setattr__(
-                    self, "reader", json_text.parse(text, json_text.DEEPEST // 2)
-                )  # it is part of a file
+                reader = json_text.parse(text, json_text.DEEPEST // 2)  # it is part of a file
+                object.__setattr__(self, "reader", reader)
             except (TypeError, ValueError, RecursionError) as error:
                 raise TypeError(f"reader must be what JSON can hold: {error}") from error
             if not isinstance(self.reader, dict):
