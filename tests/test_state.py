@@ -1,6 +1,6 @@
 """States are values: what can be done with them, how they go through a file, and which are refused."""
 
-import os
+import json
 
 import pytest
 import safetensors.torch
@@ -162,30 +162,6 @@ def test_a_state_that_holds_a_nan_goes_through_a_file(attn, tmp_path):
     assert same(ns.load_state(path, attn), state)
 
 
-def test_a_file_is_on_the_disk_before_it_takes_its_name(tmp_path, monkeypatch):
-    done, fsync, replace = [], os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda held: (done.append("fsync"), fsync(held)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("replace"), replace(*paths)))
-    ns.state.replace(tmp_path / "a", lambda partial: partial.write_text("new"))
-    assert done == ["fsync", "replace", "fsync"]  # the file, and then its name in the folder
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_two_can_write_one_file_at_once(tmp_path):
-    path, beside = tmp_path / "a", tmp_path / "a.partial"
-    beside.write_text("somebody's own")
-
-    def write(partial):
-        partial.write_text("outer")
-        ns.state.replace(path, lambda inner: inner.write_text("inner"))
-        assert partial.read_text() == "outer"
-
-    ns.state.replace(path, write)
-    assert path.read_text() == "outer"
-    assert beside.read_text() == "somebody's own"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a", "a.partial"]
-
-
 def test_saving_again_replaces_the_file_and_a_failure_leaves_it(tmp_path, monkeypatch):
     attn, path = build(), tmp_path / "stream.safetensors"
     ns.save_state(path, streamed(attn, tokens=3), attn)
@@ -234,6 +210,45 @@ def test_a_file_that_lacks_a_leaf_is_refused(tmp_path):
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())[1:]}
     safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
     with pytest.raises(ValueError, match=r"lacks .*; the file is damaged"):
+        ns.load_state(path, attn)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda tensors: tensors.update(more=torch.zeros(1)), "has 'more', which is not in a state of this config"),
+        (lambda tensors: tensors["time"].fill_(-1), "is at time -1, where no stream can be; the file is damaged"),
+    ],
+)
+def test_a_file_without_a_checksum_is_not_believed_all_the_more(tmp_path, change, says):
+    path, attn = tmp_path / "stream.safetensors", build()
+    ns.save_state(path, attn.init_state(1), attn)
+    tensors, metadata = saved(path)
+    change(tensors)
+    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
+    with pytest.raises(ValueError, match=says):
+        ns.load_state(path, attn)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("F4", 1), ("F6_E2M3", 3)])
+def test_dtypes_that_torch_does_not_have_are_refused(tmp_path, dtype, size):
+    entry = {"dtype": dtype, "shape": [2 if size == 1 else 4], "data_offsets": [0, size]}
+    header = json.dumps({"time": entry, "__metadata__": {"format": states.FORMAT}}).encode()
+    path = tmp_path / "stream.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+    with pytest.raises(ValueError, match="the blob "):
+        states.unpack(path.read_bytes(), build())
+    with pytest.raises(ValueError, match=r"stream\.safetensors "):
+        ns.load_state(path, build())
+
+
+def test_a_config_that_is_nested_too_deeply_is_another_config(tmp_path):
+    path, attn = tmp_path / "stream.safetensors", build()
+    ns.save_state(path, attn.init_state(1), attn)
+    tensors, metadata = saved(path)
+    metadata = {"format": metadata["format"], "fingerprint": "0", "config": "[" * 10**5}
+    safetensors.torch.save_file(tensors, path, metadata)
+    with pytest.raises(ValueError, match="belongs to another config: it does not say which"):
         ns.load_state(path, attn)
 
 

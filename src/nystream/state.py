@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from nystream import times
+from nystream import files, times
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -195,7 +194,7 @@ def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the
         raise TypeError(f"{source} is a {type(blob).__name__}, but must be bytes")
     try:
         tensors = load(blob)
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, KeyError) as error:  # the latter for a dtype that torch does not have
         raise ValueError(f"{source} cannot be read as safetensors: {error}") from error
     return _restored(tensors, metadata(blob), owner, source, like)
 
@@ -224,26 +223,7 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
     tensors, described = _contents(state, owner)
     if not Path(path).resolve().parent.is_dir():
         raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
-    replace(Path(path), lambda partial: save_file(tensors, partial, described))
-
-
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all, also where the power fails: what was there stays until the new one is safe."""
-    partial = partial_of(path)
-    try:
-        write(partial)
-        _sync(partial, os.O_RDWR)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        _sync(path.resolve().parent, os.O_RDONLY)
-
-
-def partial_of(path: Path) -> Path:
-    """Where a file is written before it takes its name: beside it, and no other's, since two may write at once."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    files.replace(Path(path), lambda partial: save_file(tensors, partial, described))
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
@@ -254,12 +234,11 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
     if Path(path).is_dir():
         raise IsADirectoryError(f"{source} is a folder, but a state is a file")
     try:
-        opened = safetensors.safe_open(path, framework="pt")
+        with safetensors.safe_open(path, framework="pt") as file:
+            tensors, described = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ValueError(f"{source} cannot be read as a safetensors file: {error}") from error
-    with opened as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return _restored(tensors, file.metadata() or {}, owner, source)
+    return _restored(tensors, described or {}, owner, source)
 
 
 def raw_bytes(x: Tensor) -> Any:
@@ -293,9 +272,11 @@ def _restored(
     if described["fingerprint"] != owner.config.fingerprint:
         raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
     like = owner.init_state(1) if like is None else like
-    missing = [name for name, _ in named_leaves(like) if name not in tensors]
-    if missing:
+    names = [name for name, _ in named_leaves(like)]
+    if missing := [name for name in names if name not in tensors]:
         raise ValueError(f"{source} lacks {', '.join(missing)}; the file is damaged")
+    if extra := sorted(tensors.keys() - names):
+        raise ValueError(f"{source} has {extra[0]!r:.40}, which is not in a state of this config; the file is damaged")
     state = _filled(like, tensors)
     check(state, like, None, type(owner).__name__)
     rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
@@ -375,7 +356,7 @@ def _describe(x: Tensor, rows: int | None = None) -> str:
 def _differences(described: dict[str, str], owner: Stateful) -> str:
     try:
         theirs = _flat(json.loads(described["config"]))
-    except (KeyError, ValueError, AttributeError):
+    except (KeyError, ValueError, AttributeError, RecursionError):
         return "it does not say which"
     ours = _flat(json.loads(json.dumps(owner.config.to_dict())))
     names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
@@ -389,12 +370,3 @@ def _flat(fields: Any, prefix: str = "") -> dict[str, Any]:
         return {prefix[:-1]: fields}
     held = fields.items() if isinstance(fields, dict) else enumerate(fields)
     return {key: value for name, one in held for key, value in _flat(one, f"{prefix}{name}.").items()}
-
-
-def _sync(path: Path, how: int) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
-    held = os.open(path, how)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)

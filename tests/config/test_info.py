@@ -5,6 +5,7 @@ import json
 import pytest
 
 import nystream as ns
+from nystream.config.json_text import parse
 
 INFO = ns.ModelInfo("forecasting", ("a", "b"), ("load", "price"), ("MW", "€"), horizon=4, seconds=0.25)
 
@@ -66,3 +67,18 @@ def test_info_goes_with_the_widths_of_a_model():
     for widths, words in (((3, 2), "info.inputs has 2 names, but the model's input_dim is 3"), ((2, 3), "info.labels")):
         with pytest.raises(ValueError, match=words):
             INFO.check(*widths)
+
+
+def test_a_reader_is_nested_no_deeper_than_can_be_written():
+    def nested(depth):
+        reader = {}
+        for _ in range(depth - 1):
+            reader = {"a": reader}
+        return reader
+
+    kept = ns.ModelInfo(reader=nested(50))
+    assert ns.ModelInfo.from_dict(kept.to_dict()) == kept
+    assert parse(json.dumps({"info": {"reader": [kept.to_dict()]}}))
+    for depth in (51, 500, 100_000):
+        with pytest.raises(TypeError, match=r"reader must be what JSON can hold: .*(nested|recursion)"):
+            ns.ModelInfo(reader=nested(depth))

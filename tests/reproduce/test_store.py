@@ -59,7 +59,7 @@ def test_what_would_be_lost_is_refused(tmp_path, changes, named):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["", '{"name": "gtzan-1-f', "[1, 2]", "3"])
+@pytest.mark.parametrize("text", ["", '{"name": "gtzan-1-f', "[1, 2]", "3", "[" * 10**5, '{"runs": [], "runs": []}'])
 def test_a_damaged_file_is_named(tmp_path, text):
     (tmp_path / "gtzan-1-full.json").write_text(text)
     with pytest.raises(ValueError, match=r"gtzan-1-full\.json is not a record.*delete it"):

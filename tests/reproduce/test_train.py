@@ -147,6 +147,15 @@ def test_what_is_done_is_taken_up(job, trained, monkeypatch):
     assert not list(job().work.rglob("running"))
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"seconds": "1"}', "[" * 10**5])
+def test_a_damaged_mark_is_named(job, trained, text):
+    trained(job())
+    (done,) = job().work.rglob("done.json")
+    done.write_text(text)
+    with pytest.raises(ValueError, match=r"done\.json is damaged: .*delete its folder"):
+        trained(job())
+
+
 def test_models_of_other_data_are_not_taken_up(job, trained, write_data, tmp_path):
     trained(job())
     other = write_data(tmp_path / "other", seed=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nystream.state as states
+from nystream import files
 
 FORMATS = (".pdf", ".png", ".svg")
 # Told apart by everybody, and in grey.
@@ -60,7 +60,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
                 x=0.99,
                 ha="right",
             )
-        states.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:]))
+        files.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:]))
 
 
 def _latency(axis: Any, record: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-import nystream.state as states
+from nystream import files
 from nystream.version import __version__
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ def header(command: str) -> dict[str, Any]:
 def write(path: Path, command: str, figures: Mapping[str, Any]) -> Path:
     """The figures as JSON, with the command, commit and hardware they come from."""
     text = json.dumps(header(command) | dict(figures), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write_text(path, text)
     return path
 
 
@@ -38,10 +38,9 @@ def require_writable(name: str, path: Path) -> None:
         raise IsADirectoryError(f"{name}={path} is a folder, but must be a file")
     if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
         raise PermissionError(f"{name}={path} is there and is no file that may be written over")
-    partial = states.partial_of(path)
     try:
-        partial.touch()
-        partial.unlink()
+        with files.working_folder(path):
+            pass
     except OSError as error:
         raise OSError(f"{name}={path} cannot be written: {error.strerror}") from error
 

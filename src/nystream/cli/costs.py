@@ -16,7 +16,7 @@ from tyro.conf import arg
 
 import nystream as ns
 import nystream.costs as costs
-import nystream.state as states
+from nystream import files
 from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables
@@ -71,7 +71,7 @@ class Costs:
             if to_stdout:
                 sys.stdout.write(text)
                 return
-            states.replace(self.json, lambda partial: partial.write_text(text, encoding="utf-8"))
+            files.write_text(self.json, text)
         console = screen.console(self.plain)
         for title, table, notes in [printed_table(record)] if self.table else blocks(record):
             console.print(screen.filled([title], console.width), style="bold")

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import nystream.state as states
+from nystream import files
 from nystream.bench.record import require_writable
 from nystream.bench.timing import threads
 from nystream.cli.folders import require_folder
@@ -73,7 +73,7 @@ class Demo:
                 )
                 return
             text = page.render(lines, tally, notes, self.command())
-            states.replace(report, lambda partial: partial.write_text(text, encoding="utf-8"))
+            files.write_text(report, text)
             console.print(f"wrote {report}", highlight=False, soft_wrap=True)
 
     def command(self) -> str:

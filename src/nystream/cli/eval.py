@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-import nystream.state as states
+from nystream import files
 from nystream.bench.record import require_writable
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
@@ -68,6 +68,6 @@ class Eval:
         if self.json is not None:
             held = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
             text = json.dumps(held, indent=2, ensure_ascii=False) + "\n"
-            states.replace(self.json, lambda partial: partial.write_text(text, encoding="utf-8"))
+            files.write_text(self.json, text)
         screen = console(self.plain)
         screen.print(scores_table(scores, problem.info, f"{self.model} on {self.source}, as it streams"))

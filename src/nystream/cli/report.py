@@ -13,7 +13,7 @@ from rich.table import Table as Lines
 from rich.text import Text
 from tyro.conf import Positional, arg
 
-import nystream.state as states
+from nystream import files
 from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.cli.folders import require_folder
@@ -132,4 +132,4 @@ def _address(plot: Path, page: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write_text(path, text)

@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 from nystream.compat.stateful import Continual, Warmup
+from nystream.compat.untouched import require_untouched
 from nystream.compat.weights import Layer, Options, assemble
 from nystream.config.model import Stack
 from nystream.layers.attention import MultiheadAttention
-from nystream.layers.block import EncoderBlock
+from nystream.layers.block import ACTIVATIONS, EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models.stream_model import StreamModel
 
@@ -90,6 +91,7 @@ def from_continual(
             f"encoder is a {type(encoder).__name__}, but must be a co.TransformerEncoder or one of its layers: "
             f"take it out of what holds it; nystream.from_torch takes torch's"
         )
+    require_untouched(encoder, "encoder", packages=("continual",))
     layers = [_layer(layer, f"layer {i}", kinds) for i, layer in enumerate(_layers(encoder))]
     if not layers:
         raise ValueError("encoder has no layers, and at least one is needed")
@@ -184,7 +186,7 @@ def _layers(encoder: nn.Module) -> Iterator[Any]:
 def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
     """The parts of one of the package's layers, retroactive or single-output."""
     attention, rows = layer[0].self_attn, getattr(layer[1], "fn", layer[1])
-    if not isinstance(attention, kinds):
+    if type(attention) not in kinds:
         raise TypeError(f"{where}.self_attn is a {type(attention).__name__}, but must be one of the package's")
     if getattr(attention, "query_index", -1) != -1:
         raise ValueError(
@@ -195,6 +197,12 @@ def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
     feed_forward = getattr(block, "fn", None) or block[1]
     activation = getattr(feed_forward.activation, "fn", feed_forward.activation)
     drop = feed_forward.dropout.p
+    for name in ("linear1", "linear2"):
+        linear = getattr(feed_forward, name)
+        if type(linear) is not nn.Linear and type(linear) is not _package().Linear:
+            raise TypeError(
+                f"{where}.{name} is a {type(linear).__name__}, but must be a Linear, torch's or the package's"
+            )
     return Layer(
         where,
         attention,
@@ -210,7 +218,7 @@ def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
 
 def _layer_norm(module: Any, where: str) -> nn.LayerNorm:
     norm = getattr(module, "fn", module)
-    if not isinstance(norm, nn.LayerNorm):
+    if not isinstance(norm, nn.LayerNorm) or type(norm).forward is not nn.LayerNorm.forward:
         raise TypeError(f"{where} is a {type(norm).__name__}, but must be a torch.nn.LayerNorm")
     return norm
 
@@ -221,11 +229,22 @@ def _check_expressible(encoder: object) -> None:
         raise TypeError(
             f"encoder is a {type(encoder).__name__}, but must be a StreamEncoder (that of a model is model.encoder)"
         )
+    require_untouched(encoder, "encoder")
     cfg = encoder.config
     instead = "nystream.continual(encoder) makes it usable beside the package's modules as it is"
-    for block in cfg.blocks:
-        if block.low_rank:
-            raise ValueError(f"variant {block.variant!r} has landmarks, which the package does not know; {instead}")
+    for attention in cfg.blocks:
+        if attention.low_rank:
+            raise ValueError(f"variant {attention.variant!r} has landmarks, which the package does not know; {instead}")
+    for i, block in enumerate(encoder.blocks):
+        for name, part, kind in (("", block, EncoderBlock), (".attention", block.attention, MultiheadAttention)):
+            if type(part) is not kind:
+                raise TypeError(
+                    f"encoder.blocks[{i}]{name} is a {type(part).__name__}, but must be a {kind.__name__}; {instead}"
+                )
+        if block.activation is not ACTIVATIONS[cfg.activation]:
+            raise ValueError(
+                f"encoder.blocks[{i}].activation is not the {cfg.activation!r} that the config says; {instead}"
+            )
     if cfg.norm != "post":
         raise ValueError(f"norm={cfg.norm!r}, but the package's layers are post-norm; {instead}")
     if cfg.stack == "deep" and len(cfg.blocks) > 1:

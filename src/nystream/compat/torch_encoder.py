@@ -6,12 +6,13 @@ from typing import Any, Unpack
 
 from torch import nn
 
+from nystream.compat.untouched import require_untouched
 from nystream.compat.weights import Layer, Options, assemble
 from nystream.config.model import Stack
 from nystream.layers.encoder import StreamEncoder
 
 # What a layer computes is in these methods; a subclass that changes one of them is another layer.
-_LAYER_METHODS = ("forward", "_sa_block", "_ff_block")
+_LAYER_METHODS = ("__call__", "forward", "_sa_block", "_ff_block")
 
 
 def from_torch(
@@ -28,7 +29,9 @@ def from_torch(
 
     With "full" the result maps windows as the encoder did; tokens are [B, n, E] here, whatever its `batch_first`. The
     others compute the same weights' attention continually, through landmarks, or both. Fixed landmarks must then be
-    fitted. Device, dtype, what is frozen and train or eval mode follow the encoder, which stays as it was.
+    fitted. Device, dtype, what is frozen and train or eval mode follow the encoder, which stays as it was. Weights are
+    all that is taken over: an encoder with hooks, parametrizations (weight_norm, spectral_norm) or a `forward` of its
+    own is refused.
 
     Args:
         encoder: a torch.nn.TransformerEncoder, or one layer of it.
@@ -53,6 +56,7 @@ def from_torch(
     if window is None:
         raise TypeError("window= is missing: how many tokens a token attends to, which an encoder's weights do not say")
     layers, norm = _parts(encoder)
+    require_untouched(encoder, "encoder")
     new = assemble(
         layers,
         norm,
@@ -95,6 +99,7 @@ def _layer(layer: Any, where: str) -> Layer:
     }
     for name, kind in kinds.items():
         _check_kind(f"{where}.{name}", getattr(layer, name), kind)
+    _check_kind(f"{where}.self_attn.out_proj", layer.self_attn.out_proj, nn.Linear)
     return Layer(
         where,
         layer.self_attn,
@@ -108,11 +113,11 @@ def _layer(layer: Any, where: str) -> Layer:
     )
 
 
-def _check_kind(where: str, module: object, kind: type, methods: tuple[str, ...] = ("forward",)) -> None:
+def _check_kind(where: str, module: object, kind: type, methods: tuple[str, ...] = ("__call__", "forward")) -> None:
     """Refuse a module that is not what it seems: of another type, or a subclass that computes something else."""
     if not isinstance(module, kind):
         what = f"is a {type(module).__name__}"
-    elif changed := [m for m in methods if getattr(type(module), m) is not getattr(kind, m)]:
+    elif changed := [m for m in methods if getattr(type(module), m) is not getattr(kind, m) or m in vars(module)]:
         what = f"is a {type(module).__name__} with a {changed[0]}() of its own"
     else:
         return

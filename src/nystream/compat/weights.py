@@ -104,7 +104,7 @@ def activation_name(activation: object, where: str) -> str:
     """Which of ours a function or module is."""
     if activation in (nn.functional.relu, torch.relu) or type(activation) is nn.ReLU:
         return "relu"
-    if activation is nn.functional.gelu or (isinstance(activation, nn.GELU) and activation.approximate == "none"):
+    if activation is nn.functional.gelu or (type(activation) is nn.GELU and activation.approximate == "none"):
         return "gelu"
     raise ValueError(
         f"{where}.activation is {activation!r}, but a block has ReLU or the exact GELU; convert it with one of them "

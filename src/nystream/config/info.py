@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nystream.config import json_text
 from nystream.config.checks import boolean, fields_of, number, positive_int
 
 
@@ -56,8 +58,10 @@ class ModelInfo:
             if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
                 raise TypeError(f"{name}={value!r} must be names, each a str")
             object.__setattr__(self, name, tuple(value))
+            _check_text(name, value)
         if self.task is not None and not isinstance(self.task, str):
             raise TypeError(f"task={self.task!r} must be a str, got {type(self.task).__name__}")
+        _check_text("task", [self.task or ""])
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
         for name in ("seconds", "file_seconds"):
@@ -71,8 +75,11 @@ class ModelInfo:
         boolean("several", self.several)
         if self.reader is not None:
             try:
-                object.__setattr__(self, "reader", json.loads(json.dumps(self.reader, allow_nan=False)))
-            except (TypeError, ValueError) as error:
+                text = json.dumps(self.reader, allow_nan=False, ensure_ascii=False)
+                text.encode()
+                reader = json_text.parse(text, json_text.DEEPEST // 2)  # it is part of a file
+                object.__setattr__(self, "reader", reader)
+            except (TypeError, ValueError, RecursionError) as error:
                 raise TypeError(f"reader must be what JSON can hold: {error}") from error
             if not isinstance(self.reader, dict):
                 raise TypeError(f"reader is a {type(self.reader).__name__}, but must be a dictionary")
@@ -93,3 +100,12 @@ class ModelInfo:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ModelInfo:
         return cls(**fields_of(cls, fields, "info"))
+
+
+def _check_text(name: str, words: Iterable[str]) -> None:
+    """Refuse what cannot be written to a file or a terminal."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name} has {word!r:.80}, which is not Unicode text: {error.reason}") from error

@@ -16,6 +16,8 @@ Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
+LARGEST_TABLE = 2**26  # numbers of sinusoidal positions, which are computed, not saved
+
 STACKS: tuple[str, ...] = ("paper", "deep")
 
 MOST_LAYERS = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
@@ -163,6 +165,8 @@ class EncoderConfig:
         """The config that `to_dict` wrote, perhaps through JSON; what is not known is refused."""
         given = fields_of(cls, fields, "config")
         attention = given.get("attention")
+        if isinstance(attention, list | tuple) and len(attention) > MOST_LAYERS:
+            raise ValueError(f"config.attention has {len(attention)} blocks, but at most {MOST_LAYERS} are possible")
         if isinstance(attention, list | tuple):
             given["attention"] = tuple(_attention(one, f"config.attention[{i}]") for i, one in enumerate(attention))
         else:
@@ -210,6 +214,12 @@ class ModelConfig(EncoderConfig):
             object.__setattr__(self, "num_positions", self.window)
         for name in ("input_dim", "output_dim", "num_positions"):
             size(name, getattr(self, name))
+        assert self.num_positions is not None
+        if self.positions == "sinusoidal" and self.num_positions * self.embed_dim > LARGEST_TABLE:
+            raise ValueError(
+                f"num_positions={self.num_positions} is too many for positions='sinusoidal' with "
+                f"embed_dim={self.embed_dim}: their table may have at most {LARGEST_TABLE} numbers"
+            )
 
     @property
     def encoder(self) -> EncoderConfig:

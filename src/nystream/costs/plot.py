@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import nystream.state as states
+from nystream import files
 from nystream.costs.flops import flops
 from nystream.costs.memory import memory
 
@@ -92,7 +92,7 @@ def draw(
         figure.suptitle(f"Attention alone, d = {d}, m = {m}: {whose}", x=0.01, ha="left", fontsize=11, weight="bold")
         # Without the date, so that the same figure gives the same file.
         options: dict[str, Any] = {} if path.suffix == ".png" else {"metadata": {DATE[path.suffix]: None}}
-        states.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:], **options))
+        files.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:], **options))
 
 
 def _scales(axis: Any) -> None:

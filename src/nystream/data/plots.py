@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-import nystream.state as states
+from nystream import files
 from nystream.bench.plot import BLUE, GREY, ORANGE, STYLE, require
 from nystream.data.forecast import Forecast, level
 from nystream.data.labelled import Labelled
@@ -45,7 +45,7 @@ def _written(path: Path, panel: Any, result: Result) -> Path:
         figure = Figure(layout="constrained")
         FigureCanvasAgg(figure)  # no window, whatever the user's backend
         panel(figure, result)
-        states.replace(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
+        files.replace(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
     return path
 
 

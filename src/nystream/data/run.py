@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-import nystream.state as states
+from nystream import files
 from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data import lesson
@@ -26,6 +26,7 @@ from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
 from nystream.train import TrainConfig, checkpoint, fit, fix_landmarks, predict
 from nystream.train.data import StreamData
+from nystream.train.distributed import alone_in
 from nystream.train.log import METRICS
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
@@ -91,6 +92,13 @@ def train(
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
     settings = dataclasses.replace(settings, epochs=settings.epochs or usual_epochs(folder))
+    with alone_in(folder):
+        return _train(settings, problem, folder, say, show, teacher)
+
+
+def _train(
+    settings: Settings, problem: Problem, folder: Path, say: Say, show: bool | None, teacher: StreamModel | None
+) -> Result:
     if teacher is not None:
         lesson.check(teacher, problem)
     pretrained.require()
@@ -295,7 +303,7 @@ def _gather_metrics(folder: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write_text(path, text)
 
 
 def _paced(how: TrainConfig, data: StreamData, config: ModelConfig) -> TrainConfig:

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from nystream import files
 from nystream.config import ModelInfo
 from nystream.data.budget import EPOCHS
 from nystream.data.problem import Problem
@@ -37,7 +38,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
         ):
             if line not in held.read_text(encoding="utf-8"):
                 raise ValueError(f"out={folder} holds a run {what}: {changed} has changed since; give another folder")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or not all(map(files.is_remnant, folder.iterdir()))):
         raise ValueError(f"out={folder} is there and holds no run; give another folder")
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nystream.state as states
+from nystream import files
 from nystream.live.session import Session
 
 FORMAT = "nystream-session-2"
@@ -33,7 +34,7 @@ class Position(NamedTuple):
 def save(path: Path, session: Session, position: Position) -> None:
     """Write a session whole or not at all: what was there stays until the new file is complete."""
     blob = dump(session, position)
-    states.replace(path, lambda partial: partial.write_bytes(blob))
+    files.replace(path, lambda partial: partial.write_bytes(blob))
 
 
 def load(path: Path, session: Session) -> Position:

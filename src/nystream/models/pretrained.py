@@ -1,27 +1,29 @@
 """Models as files: `config.json` and `model.safetensors` in a folder, or in a repository on a hub. No pickle.
 
-`save_pretrained` and `push_to_hub` are huggingface-hub's; reading is ours, so that what is not understood is refused.
+Model cards and `push_to_hub` are huggingface-hub's. Writing is ours, because huggingface-hub removes the config of the
+model that is there before it writes; and so is reading, because what is not understood must be refused.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-import nystream.state as states
+from nystream import files
 from nystream.config import ModelConfig, ModelInfo
-from nystream.version import __version__
+from nystream.models import config_file, weights_file
 
 if TYPE_CHECKING:
     # The real mixin is not typed strictly; this is what of it is used here.
     class PyTorchModelHubMixin:
         def __init_subclass__(cls, **about: Any) -> None: ...
 
-        def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None: ...
+        def generate_model_card(self, **about: Any) -> Any: ...
+
+        def push_to_hub(self, repo_id: str, **options: Any) -> str: ...
 
 else:
     try:
@@ -34,15 +36,13 @@ else:
             def __init_subclass__(cls, **about):
                 super().__init_subclass__()
 
-            def save_pretrained(self, save_directory, **options):
-                raise ModuleNotFoundError(NEEDED, name="huggingface_hub")
-
-            push_to_hub = save_pretrained
+            def push_to_hub(self, repo_id, **options):
+                require()
 
 
 NEEDED = "save_pretrained needs huggingface-hub: pip install huggingface-hub"
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-FORMAT = 1
+CONFIG, WEIGHTS, CARD_FILE = "config.json", "model.safetensors", "README.md"
+INSIDE = "model"  # where a run folder has its model
 DOWNLOAD = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 CARD = """---
@@ -84,7 +84,8 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
 
         Args:
             save_directory: the folder, made if need be. A model that is there is replaced, and stays if writing fails.
-            options: of huggingface-hub's `save_pretrained`, as `push_to_hub` and `repo_id`.
+            options: of huggingface-hub's `save_pretrained`: `push_to_hub`, `repo_id`, `model_card_kwargs`, and those
+                of `push_to_hub`.
 
         Example:
             >>> import tempfile, nystream as ns
@@ -97,30 +98,28 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
             >>> again.info.units
             ('MW',)
         """
-        path = Path(save_directory) / CONFIG
-        before = path.read_bytes() if path.is_file() else None
-        try:
-            return super().save_pretrained(save_directory, **options)
-        finally:
-            if before is not None and not path.exists():  # huggingface-hub removes it before anything is written
-                path.write_bytes(before)
+        require()
+        folder, card = Path(save_directory), Path(save_directory) / CARD_FILE
+        folder.mkdir(parents=True, exist_ok=True)
+        self._save_pretrained(folder)
+        about = options.pop("model_card_kwargs", None) or {}
+        if not card.exists():
+            files.replace(card, self.generate_model_card(**about).save)
+        options.pop("config", None)  # config.json has it
+        name = options.pop("repo_id", None)
+        if not options.pop("push_to_hub", False):
+            return None
+        return self.push_to_hub(name or folder.name, model_card_kwargs=about, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         from safetensors.torch import save_file
 
         assert isinstance(self, torch.nn.Module)
         tensors = {name: x.detach().contiguous().clone() for name, x in self.state_dict().items()}
-        states.replace(save_directory / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
-        text = json.dumps(self._written(), indent=2, ensure_ascii=False) + "\n"
-        states.replace(save_directory / CONFIG, lambda path: path.write_text(text, encoding="utf-8"))
-
-    def _written(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "nystream": __version__,
-            "config": self.config.to_dict(),
-            "info": self.info.to_dict(),
-        }
+        weights_file.check_values(tensors, "the model")
+        text = config_file.text(self.config, self.info)
+        files.replace(save_directory / WEIGHTS, lambda path: save_file(tensors, path, {"format": "pt"}))
+        files.write_text(save_directory / CONFIG, text)
 
     @classmethod
     def from_pretrained(
@@ -132,52 +131,21 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
     ) -> Self:
         """The model in a folder, or in a repository on the hub, in eval mode.
 
+        It has the dtype of the weights; where they differ, the narrowest that holds them all. A config that does not
+        go with the weights is refused before anything is built, and so are weights that are not finite.
+
         Args:
-            pretrained_model_name_or_path: a folder that `save_pretrained` wrote, or "owner/name" on the hub.
+            pretrained_model_name_or_path: a folder that `save_pretrained` wrote, a run folder that has one as `model`,
+                or "owner/name" on the hub.
             device: where the model goes.
             download: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` for the hub.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         config_path, weights_path = _files(pretrained_model_name_or_path, download)
-        config, info = read_config(config_path)
-        try:
-            tensors = load_file(weights_path, device=str(device))
-        except SafetensorError as error:
-            raise ValueError(f"{weights_path} cannot be read as a safetensors file: {error}") from error
-        weight = tensors.get("input_proj.weight")
-        model: Any = cls(config, info, device=device, dtype=None if weight is None else weight.dtype)  # type: ignore[call-arg]
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise ValueError(f"{weights_path} does not hold the weights of {config_path}: {error}") from error
+        config, info = config_file.read(config_path)
+        tensors, dtype = weights_file.load(weights_path, config, config_path, device)
+        model: Any = cls(config, info, device=device, dtype=dtype)  # type: ignore[call-arg]
+        weights_file.fill(model, tensors, weights_path, config_path)
         return model.eval()
-
-
-def read_config(path: Path) -> tuple[ModelConfig, ModelInfo]:
-    """What `config.json` says; errors name the file."""
-    try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # broken JSON, or not text at all
-        raise ValueError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(written, dict) or type(written.get("format")) is not int or written["format"] < 1:
-        raise ValueError(f"{path} is not the config of a nystream model; save_pretrained writes them")
-    if written["format"] > FORMAT:
-        raise ValueError(
-            f"{path} was written by nystream {written.get('nystream', 'of a newer version')} in format "
-            f"{written['format']}, but this version reads formats up to {FORMAT}: pip install --upgrade nystream"
-        )
-    unknown = sorted(set(written) - {"format", "nystream", "config", "info"})
-    if unknown:
-        raise ValueError(f"{path} has fields that are not known here: {', '.join(unknown)}")
-    try:
-        config: ModelConfig = ModelConfig.from_dict(written.get("config"))  # type: ignore[arg-type]
-        info = ModelInfo.from_dict(written.get("info", {}))
-        info.check(config.input_dim, config.output_dim)
-        return config, info
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path, Path]:
@@ -188,6 +156,8 @@ def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path
         raise TypeError(f"{', '.join(unknown)}: from_pretrained has no such option; it has {known}")
     folder = Path(name)
     if folder.is_dir():
+        if not (folder / CONFIG).is_file() and (folder / INSIDE / CONFIG).is_file():
+            folder /= INSIDE
         for file in (CONFIG, WEIGHTS):
             if not (folder / file).is_file():
                 raise FileNotFoundError(f"{folder} has no {file}; it is not a folder that save_pretrained wrote")

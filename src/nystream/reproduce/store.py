@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import nystream.state as states
+from nystream import files
+from nystream.config import json_text
 
 Record = dict[str, Any]
 
@@ -17,7 +18,7 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['name']}.json"
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    states.replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    files.write_text(path, text)
     return path
 
 
@@ -27,7 +28,7 @@ def read(folder: Path, name: str) -> Record | None:
     if not path.is_file():
         return None
     try:
-        found: Record = json.loads(path.read_text(encoding="utf-8"))
+        found: Record = json_text.parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
     if not isinstance(found, dict):

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-import nystream.state as states
-from nystream.config import AttentionConfig, ModelConfig
+from nystream import files
+from nystream.config import AttentionConfig, ModelConfig, json_text
 from nystream.models import StreamModel
 from nystream.reproduce.cells import Cell
 from nystream.reproduce.problems import Problem, Run
@@ -191,7 +191,7 @@ def _phase(
     with FileLock(folder / "lock"):  # another process may be at it: wait, and take what it has found
         done = folder / DONE
         if done.is_file():
-            held = json.loads(done.read_text(encoding="utf-8"))
+            held = _done(done)
             # Those that were written before this was said are taken as they are.
             if held.get("data", data) != data:
                 raise ValueError(f"{folder} holds models of other data; give another folder with --work")
@@ -203,9 +203,19 @@ def _phase(
         for i, model in enumerate(models):
             model.save_pretrained(folder / f"model-{i}")
         text = json.dumps(said | {"data": data, "seconds": seconds})
-        states.replace(done, lambda partial: partial.write_text(text, encoding="utf-8"))
+        files.write_text(done, text)
         shutil.rmtree(folder / "running")
     return Trained(models, phases, seconds)
+
+
+def _done(path: Path) -> dict[str, Any]:
+    try:
+        held = json_text.parse(path.read_text(encoding="utf-8"))
+        if not isinstance(held, dict) or not isinstance(held.get("seconds"), int | float):
+            raise ValueError("it does not say how many seconds were spent")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}; delete its folder to train its models again") from error
+    return held
 
 
 def _spent(folder: Path) -> float:

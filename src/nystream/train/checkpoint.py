@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-import nystream.state as states
+from nystream import files
 
 FILE = "checkpoint.safetensors"
+OPTIMIZER = "optimizer."
 
 
 def save(folder: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -19,7 +20,7 @@ def save(folder: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Non
 
     held = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    states.replace(folder / FILE, lambda path: save_file(held, path, {"about": json.dumps(about)}))
+    files.replace(folder / FILE, lambda path: save_file(held, path, {"about": json.dumps(about)}))
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -33,5 +34,18 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})["about"])
             return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ValueError(f"{path} is not a checkpoint of a training run, or is damaged: {error}") from error
+    except (SafetensorError, KeyError, ValueError, RecursionError) as error:
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Path, why: object) -> ValueError:
+    return ValueError(f"{folder / FILE} is not a checkpoint of a training run, or is damaged: {why}")
+
+
+def check(tensors: dict[str, Tensor], like: dict[str, Tensor]) -> None:
+    """Refuse tensors that are not those of `like`, what an engine has before its first update; AdamW adds its own."""
+    ours = {name: list(x.shape) for name, x in like.items()}
+    theirs = {name: list(x.shape) for name, x in tensors.items() if not name.startswith(OPTIMIZER)}
+    for name in sorted({*ours, *theirs}):
+        if theirs.get(name) != ours.get(name):
+            raise ValueError(f"{name} is {theirs.get(name, 'missing')}, but must be {ours.get(name, 'missing')}")

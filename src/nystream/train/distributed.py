@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import atexit
 import os
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+
+from nystream import files
 
 
 class World(NamedTuple):
@@ -48,6 +52,11 @@ def rank() -> int:
 def started() -> int:
     """How many processes torchrun has started; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1")) if dist.is_available() else 1
+
+
+def alone_in(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:
+    """Keep other runs out of a folder. Of the processes that torchrun has started, the first locks it for all."""
+    return nullcontext() if folder is None or rank() else files.alone_in(Path(folder))
 
 
 def world(model: nn.Module) -> World:

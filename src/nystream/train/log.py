@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from nystream import files
+
 METRICS = "metrics.jsonl"
 
 
@@ -19,7 +21,7 @@ class Log:
             return
         folder.mkdir(parents=True, exist_ok=True)
         # A run that goes on from a checkpoint forgets what it had written after it.
-        (folder / METRICS).write_text("".join(_json(line) for line in history), encoding="utf-8")
+        files.write_text(folder / METRICS, "".join(_json(line) for line in history))
         if tensorboard:
             self.writer = _writer(folder / "tensorboard", step)
 

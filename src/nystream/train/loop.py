@@ -25,7 +25,7 @@ from nystream.progress import track
 from nystream.train import checkpoint, checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, fingerprint
-from nystream.train.distributed import World, world
+from nystream.train.distributed import World, alone_in, world
 from nystream.train.log import Log
 from nystream.train.sampler import warm_up
 from nystream.train.schedule import share
@@ -109,7 +109,8 @@ def fit(
         valid: data by which the best weights are selected; the last ones are kept where there are none.
         config: how to train.
         task: `Classification`, `Detection` or `Forecasting`.
-        folder: where checkpoints, metrics and the model go. A run that is there already goes on where it was.
+        folder: where checkpoints, metrics and the model go. A run that is there already is resumed. One process at a
+            time may train in a folder; a second one gets a BlockingIOError.
         about: what else must be the same for a run in the folder to go on, in what JSON can hold.
         tensorboard: whether scalars for TensorBoard are written into the folder too.
         progress: whether a bar is shown; where standard error is a terminal unless told.
@@ -135,12 +136,13 @@ def fit(
         if name == "train" or data is not None:
             checks.data(name, data, task, model.config, skip)
     here = world(model)
-    engine = Single(model, train, valid, task, config, here)
-    said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
-    done = run(engine, config, task, said, folder, tensorboard, progress, here)
-    if folder is not None and here.rank == 0:
-        model.save_pretrained(Path(folder) / "model")
-    here.wait()
+    with alone_in(folder):
+        engine = Single(model, train, valid, task, config, here)
+        said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
+        done = run(engine, config, task, said, folder, tensorboard, progress, here)
+        if folder is not None and here.rank == 0:
+            model.save_pretrained(Path(folder) / "model")
+        here.wait()
     return results(done, skip)[0]
 
 
@@ -271,12 +273,34 @@ def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None
     found = None if folder is None else checkpoint.load(folder)
     if found is None:
         return None
+    assert folder is not None
     tensors, written = found
+    if not isinstance(written, dict) or not all(isinstance(written.get(part), dict) for part in ("about", "progress")):
+        raise checkpoint.damaged(folder, "it does not say what run it is of, or how far that was")
     if written["about"] != _plain(about):
         different = _differences(written["about"], _plain(about))
         raise ValueError(f"{folder} holds another run: {different}; use a new folder")
-    engine.load(tensors)
-    return Progress(**written["progress"])
+    try:
+        checkpoint.check(tensors, engine.tensors())
+        progress = _progress(written["progress"], engine)
+        engine.load(tensors)
+    except (TypeError, ValueError) as error:
+        raise checkpoint.damaged(folder, error) from error
+    return progress
+
+
+def _progress(fields: Line, engine: Engine) -> Progress:
+    """How far a run was, as a checkpoint says it."""
+    progress, usual = Progress(**fields), dataclasses.asdict(Progress())
+    for name, value in vars(progress).items():
+        if type(value) is not type(usual[name]):
+            raise ValueError(f"{name} of its progress is {value!r:.40}")
+    if not (progress.epoch >= 0 and 0 <= progress.index <= engine.updates):
+        raise ValueError(f"its progress is epoch {progress.epoch}, update {progress.index}")
+    for name in ("best", "best_epoch", "stopped"):
+        if len(getattr(progress, name)) != (engine.members if progress.epoch else 0):
+            raise ValueError(f"{name} of its progress is not of {engine.members} models")
+    return progress
 
 
 def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here: World) -> None:

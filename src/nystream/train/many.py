@@ -21,7 +21,7 @@ from nystream.models import StreamModel
 from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, WindowData, seeded
-from nystream.train.distributed import World, started
+from nystream.train.distributed import World, alone_in, started
 from nystream.train.loop import FitResult, Line, described, results, run
 from nystream.train.objective import Objective
 from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, set_lr
@@ -181,7 +181,7 @@ def fit_many(
         config: how to train, for all of them.
         task: `Classification`, `Detection` or `Forecasting`.
         seeds: of the order of the data and the offsets, one a model; `config.seed` and those after it unless told.
-        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; a run there goes on.
+        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; as in `fit`.
         about, tensorboard, progress: as in `fit`.
 
     Example:
@@ -207,12 +207,13 @@ def fit_many(
     for name, sets in (("train", trains), ("valid", valids or [])):
         for data in {id(data): data for data in sets}.values():
             checks.data(name, data, task, models[0].config, skip)
-    engine = Many(models, trains, valids, task, config, seeds)
-    said = described(models, config, task, [*trains, *(valids or [])], folder)
-    done = run(engine, config, task, said | {"seeds": seeds, "about": about}, folder, tensorboard, progress, World())
-    if folder is not None:
-        for member, model in enumerate(models):
-            model.save_pretrained(Path(folder) / f"model-{member}")
+    with alone_in(folder):
+        engine = Many(models, trains, valids, task, config, seeds)
+        said = described(models, config, task, [*trains, *(valids or [])], folder) | {"seeds": seeds, "about": about}
+        done = run(engine, config, task, said, folder, tensorboard, progress, World())
+        if folder is not None:
+            for member, model in enumerate(models):
+                model.save_pretrained(Path(folder) / f"model-{member}")
     return results(done, skip)
 
 

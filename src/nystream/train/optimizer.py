@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
+from nystream.train.checkpoint import OPTIMIZER
 from nystream.train.config import TrainConfig
 
 LANDMARKS = ("q_tilde", "k_tilde")
@@ -36,17 +37,22 @@ def set_lr(optimizer: Optimizer, lr: float) -> None:
 def optimizer_tensors(optimizer: Optimizer, names: dict[Tensor, str]) -> dict[str, Tensor]:
     """What the optimizer remembers, by the names of the parameters."""
     return {
-        f"optimizer.{names[x]}.{key}": torch.as_tensor(value)
+        f"{OPTIMIZER}{names[x]}.{key}": torch.as_tensor(value)
         for x, held in optimizer.state.items()
         for key, value in held.items()
     }
 
 
 def load_optimizer(optimizer: Optimizer, names: dict[Tensor, str], tensors: dict[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`."""
+    """The inverse of `optimizer_tensors`; a parameter that never had a gradient has nothing to remember."""
+    if not any(key.startswith(OPTIMIZER) for key in tensors):
+        raise ValueError("it has nothing of the optimizer")
     for x, name in names.items():
-        prefix = f"optimizer.{name}."
+        prefix = f"{OPTIMIZER}{name}."
         held = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        shapes = {key: value.shape for key, value in held.items() if key != "step"}
+        if held and ("step" not in held or shapes != dict.fromkeys(("exp_avg", "exp_avg_sq"), x.shape)):
+            raise ValueError(f"what it has of the optimizer is not that of {name}")
         # AdamW counts its steps on the CPU, whatever the parameter is on.
         optimizer.state[x] = {
             key: value.clone() if key == "step" else value.to(x.device).clone() for key, value in held.items()

@@ -21,7 +21,7 @@ from nystream.progress import naming
 from nystream.train import checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data
-from nystream.train.distributed import rank
+from nystream.train.distributed import alone_in, rank
 from nystream.train.loop import fit
 from nystream.train.many import fit_many, member_seeds
 from nystream.train.sampler import sampler, warm_up
@@ -66,7 +66,7 @@ def train_two_phase(
         tokens: size of the sample that is clustered, of the training data only.
         method: how landmarks are found, see `fit_landmarks`.
         learn_landmarks: train the landmarks too, from the cluster centres on. It goes past the paper.
-        folder: where the runs go, one folder a phase; a run that is there goes on.
+        folder: where the runs go, one folder a phase; a run that is there is resumed.
         tensorboard, progress: as in `fit`.
 
     Example:
@@ -95,7 +95,7 @@ def train_two_phase(
     about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
     options: dict[str, Any] = {"task": task, "tensorboard": tensorboard, "progress": progress}
     where = None if folder is None else Path(folder) / "phase-1"
-    with naming("phase 1"):
+    with alone_in(folder), naming("phase 1"):
         if many:
             fit_many(models, train, valid, config, seeds=chosen, folder=where, about=about, **options)
         else:
@@ -166,19 +166,20 @@ def fix_landmarks(
     about = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
     options: dict[str, Any] = {"task": task, "about": about, "tensorboard": tensorboard, "progress": progress}
     r = models[0].config.update_size
-    for layer in range(len(models[0].config.blocks)):
-        models = [_fixed(one, layer, pinv, pinv_ridge) for one in models]
-        for one, data, seed in zip(models, given, chosen, strict=True):
-            batches = data.batches(config.batch_size, r)
-            shown = progress if rank() == 0 else False
-            fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=shown)
-        _learn(models, layer + 1 if learn_landmarks else 0)
-        where = None if folder is None else Path(folder) / f"phase-2-block-{layer}"
-        if many:
-            fit_many(models, train, valid, config, seeds=chosen, folder=where, **options)
-        else:
-            fit(models[0], train, valid, config, folder=where, **options)  # type: ignore[arg-type]
-        _learn(models, 0)
+    with alone_in(folder):
+        for layer in range(len(models[0].config.blocks)):
+            models = [_fixed(one, layer, pinv, pinv_ridge) for one in models]
+            for one, data, seed in zip(models, given, chosen, strict=True):
+                batches = data.batches(config.batch_size, r)
+                shown = progress if rank() == 0 else False
+                fit_landmarks(one, batches, tokens, layer, seed, method=method, progress=shown)
+            _learn(models, layer + 1 if learn_landmarks else 0)
+            where = None if folder is None else Path(folder) / f"phase-2-block-{layer}"
+            if many:
+                fit_many(models, train, valid, config, seeds=chosen, folder=where, **options)
+            else:
+                fit(models[0], train, valid, config, folder=where, **options)  # type: ignore[arg-type]
+            _learn(models, 0)
     return models if many else models[0]
 
 

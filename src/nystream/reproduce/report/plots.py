@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nystream.state as states
+from nystream import files
 from nystream.reproduce import paper
 from nystream.reproduce.report import compare
 from nystream.reproduce.report.compare import Comparison, blocks
@@ -170,7 +170,7 @@ class Drawn(NamedTuple):
 
     def write(self, folder: Path) -> None:
         for kind, data in (("png", self.png), ("svg", self.svg)):
-            states.replace(folder / f"{self.name}.{kind}", lambda partial, data=data: partial.write_bytes(data))  # type: ignore[misc]
+            files.replace(folder / f"{self.name}.{kind}", lambda partial, data=data: partial.write_bytes(data))  # type: ignore[misc]
 
     def inline(self) -> str:
         """An SVG element for a page: transparent, in the page's own colours, its ids its own."""

@@ -153,7 +153,7 @@ def read(folder: Path) -> list[Record]:
     for path in sorted(folder.glob("*.json")):
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}") from error
         if isinstance(raw, dict) and ("cell" in raw or "baseline" in raw):
             found.append(parse(raw, str(path)))

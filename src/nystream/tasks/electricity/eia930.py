@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from nystream import files
 from nystream.tasks.electricity.series import Series
 
 FILE = "eia930_117x43848_hourly.npz"
@@ -60,5 +61,9 @@ def write(file: str | Path, series: Series) -> None:
         raise ValueError("series has values that are not whole numbers from 0 to 65535")
     minutes = series.time.astype("datetime64[m]").astype(np.int64)
     ok = np.packbits(series.known, axis=1)
-    with Path(file).open("wb") as held:
-        np.savez_compressed(held, x=x, time=minutes, region=np.array(series.names), ok=ok)
+
+    def save(partial: Path) -> None:
+        with partial.open("wb") as opened:  # given a path, NumPy would add a suffix
+            np.savez_compressed(opened, x=x, time=minutes, region=np.array(series.names), ok=ok)
+
+    files.replace(Path(file), save)
