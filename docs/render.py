@@ -87,6 +87,19 @@ def drift() -> str:
     )
 
 
+def inverse() -> str:
+    record = results("inverse")
+    rows = []
+    for row in record["rows"]:
+        what = f"λ = {row['value']:g}" if row["pinv"] == "ridge" else f"{row['value']} iterations"
+        rows.append([f"`{row['pinv']}`, {what}", row["dtype"], *(f"{error:.0e}" for error in row["errors"].values())])
+    return (
+        f"Largest error of `co-cont-single` (n = {record['n']}, m = {record['m']}; `steps`, in float32 the compiled pool "
+        f"too) against the float64 reference, relative to the largest output ({source(record)}):\n\n"
+        + table(["inverse", "model", *(f"{name} stream" for name in record["rows"][0]["errors"])], rows)
+    )
+
+
 def million() -> str:
     record = results("drift")
     run = record["million"]
@@ -338,6 +351,7 @@ def bench() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "measured": measured,
     "drift": drift,
+    "inverse": inverse,
     "million": million,
     "landmarks": landmarks,
     "deep": deep,
