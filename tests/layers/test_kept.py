@@ -206,3 +206,16 @@ def test_landmarks_that_are_not_finite_are_refused():
         attn(TOKENS[:, :12])
     attn.set_landmarks(*landmarks(0))
     assert error(attn) < 1e-6
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_a_compiled_module_on_a_gpu_answers_nan_until_the_inverse_is_renewed():
+    attn, x = attention().to("cuda"), TOKENS[:, :12].to("cuda")
+    compiled = torch.compile(attn)
+    with torch.no_grad():
+        assert relative_error(compiled(x), attn(x)) < 1e-6
+        write_through_data(attn.to("cpu"))
+        attn.to("cuda")
+        attn.q_tilde.data.mul_(1.5)
+        assert compiled(x).isnan().all()
+        assert relative_error(attn(x), compiled(x)) < 1e-6

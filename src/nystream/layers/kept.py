@@ -30,8 +30,7 @@ from nystream.ops.attention.common import Fixed, gamma_pinv
 class Kept(NamedTuple):
     """Γ† and what it was computed from."""
 
-    q_tilde: Tensor  # [H, m, D]
-    k_tilde: Tensor  # [H, m, D]
+    landmarks: Tensor  # [2, H, m, D] (q̃, k̃)
     config: AttentionConfig
     gamma_pinv: Tensor  # [H, m, m]
     finite: bool  # whether the landmarks are; they are NaN until they are set
@@ -41,8 +40,9 @@ def keep(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Kept:
     """Γ† of the landmarks, with a copy of them."""
     # Whatever mode the caller is in, what is kept outlives it.
     with torch.inference_mode(False), torch.no_grad():
-        q_copy, k_copy = q_tilde.detach().clone(), k_tilde.detach().clone()
-        return Kept(q_copy, k_copy, cfg, gamma_pinv(q_copy, k_copy, cfg), finite(q_copy, k_copy))
+        landmarks = torch.stack([q_tilde.detach(), k_tilde.detach()])
+        q_copy, k_copy = landmarks
+        return Kept(landmarks, cfg, gamma_pinv(q_copy, k_copy, cfg), finite(q_copy, k_copy))
 
 
 def finite(q_tilde: Tensor, k_tilde: Tensor) -> bool:
@@ -53,9 +53,11 @@ def belongs(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) 
     """Whether what is kept was computed from these landmarks."""
     if not _comparable(kept, q_tilde, k_tilde, cfg):
         return False
+    if q_tilde.device.type == "cpu":
+        return all(torch.equal(copy, x) for copy, x in zip(kept.landmarks, (q_tilde, k_tilde), strict=True))
     if q_tilde.is_cuda and torch.cuda.is_current_stream_capturing():
         return True  # compared in the warm-up before the capture; a capture cannot wait for the answer
-    return torch.equal(kept.q_tilde, q_tilde) and torch.equal(kept.k_tilde, k_tilde)
+    return torch.equal(kept.landmarks, torch.stack([q_tilde, k_tilde]))  # waits for the device once, not twice
 
 
 def learned(q_tilde: Tensor) -> bool:
@@ -65,10 +67,10 @@ def learned(q_tilde: Tensor) -> bool:
 
 def in_graph(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Fixed:
     """The landmarks and their Γ† while a graph is traced."""
-    compiling = torch.compiler.is_compiling() and not torch.compiler.is_exporting()
-    if not compiling or learned(q_tilde) or kept is None or not _comparable(kept, q_tilde, k_tilde, cfg):
+    compiled = torch.compiler.is_dynamo_compiling()  # not while torch.export or torch.func trace
+    if not compiled or learned(q_tilde) or kept is None or not _comparable(kept, q_tilde, k_tilde, cfg):
         return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
-    same = (kept.q_tilde == q_tilde).all() & (kept.k_tilde == k_tilde).all()
+    same = (kept.landmarks == torch.stack([q_tilde, k_tilde])).all()
     if q_tilde.device.type != "cpu":
         return Fixed(q_tilde, k_tilde, torch.where(same, kept.gamma_pinv, torch.nan))
 
@@ -82,7 +84,7 @@ def in_graph(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor, cfg: Attention
 
 
 def _comparable(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:
-    pairs = ((kept.q_tilde, q_tilde), (kept.k_tilde, k_tilde))
+    copy = kept.landmarks
     return (kept.config is cfg or kept.config == cfg) and all(
-        copy.shape == x.shape and copy.dtype == x.dtype and copy.device == x.device for copy, x in pairs
+        copy.shape[1:] == x.shape and copy.dtype == x.dtype and copy.device == x.device for x in (q_tilde, k_tilde)
     )
