@@ -48,25 +48,25 @@ def rewrite(folder, change):
 
 
 CONFIGS = {
-    "ff_dim": (lambda w: w["config"].update(ff_dim=2**40), "needs [1099511627776, 8] (ff_dim, embed_dim)"),
+    "ff_dim": (lambda w: w["config"].update(ff_dim=2**30), "needs [1073741824, 8] (ff_dim, embed_dim)"),
     "ff_dim past int64": (lambda w: w["config"].update(ff_dim=2**70), "ff_dim=1180591620717411303424"),
     "layers": (lambda w: w["config"].update(layers=10**5), "layers=100000"),
     "more layers": (lambda w: w["config"].update(layers=200), "config.layers is 200"),
     "endless layers": (lambda w: w["config"].update(layers=10**15), "layers=1000000000000000"),
     "blocks": (lambda w: w["config"].update(attention=[{}] * 10**5), "config.attention has 100000 blocks"),
-    "input_dim": (lambda w: w["config"].update(input_dim=2**40), "(input_dim)"),
-    "output_dim": (lambda w: w["config"].update(output_dim=2**40), "(output_dim)"),
+    "input_dim": (lambda w: w["config"].update(input_dim=2**30), "(input_dim)"),
+    "output_dim": (lambda w: w["config"].update(output_dim=2**30), "(output_dim)"),
     "learned": (
-        lambda w: w["config"].update(positions="learned", num_positions=2**40),
+        lambda w: w["config"].update(positions="learned", num_positions=2**30),
         "lacks positions.table",
     ),
-    "sinusoidal": (lambda w: w["config"].update(num_positions=2**40), "num_positions=1099511627776"),
+    "sinusoidal": (lambda w: w["config"].update(num_positions=2**30), "num_positions=1073741824"),
     "embed_dim": (
-        lambda w: (w["config"].update(positions="none"), w["config"]["attention"].update(embed_dim=2**40)),
+        lambda w: (w["config"].update(positions="none"), w["config"]["attention"].update(embed_dim=2**30)),
         "(embed_dim, input_dim)",
     ),
     "landmarks": (
-        lambda w: w["config"]["attention"].update(landmarks=2**40, window=2**40),
+        lambda w: w["config"]["attention"].update(landmarks=2**30, window=2**40),
         "(num_heads, landmarks, embed_dim / num_heads)",
     ),
     "pinv_iters": (lambda w: w["config"]["attention"].update(pinv_iters=10**12), "pinv_iters=1000000000000"),
