@@ -16,8 +16,7 @@ from pathlib import Path
 import torch
 
 import nystream as ns
-from nystream import testing
-from nystream.config import NO_SUMS, SUMS
+from nystream import testing, variants
 
 
 def build(variant: str, width: int, heads: int, n: int, m: int, device: str, dtype: torch.dtype, **options: object):
@@ -33,7 +32,7 @@ def check(device: str) -> list[str]:
     """The promises that are broken on the device."""
     broken = []
     for variant in ns.VARIANTS:
-        for sums in SUMS.get(variant, NO_SUMS):
+        for sums in variants.get(variant).forms:
             for n, m, r in ((7, 3, 1), (12, 5, 3), (30, 4, 1)):
                 attn = build(variant, 8, 2, n, m, device, torch.float64, sums=sums, update_size=r)
                 try:

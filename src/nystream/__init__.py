@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 from nystream.version import __version__
 
 if TYPE_CHECKING:
-    from nystream import costs, state, stream, testing, train
+    from nystream import costs, state, stream, testing, train, variants
     from nystream.compat.continual import continual
     from nystream.compat.torch_encoder import from_torch
-    from nystream.config import VARIANTS, AttentionConfig, EncoderConfig, ModelConfig, ModelInfo
+    from nystream.config import AttentionConfig, EncoderConfig, ModelConfig, ModelInfo
     from nystream.landmarks import fit_landmarks
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nystream.state import load_state, save_state
     from nystream.stream import StreamPool
     from nystream.train.two_phase import train_two_phase
+    from nystream.variants import VARIANTS, Variant, register_variant
 
 else:
     from importlib import import_module as _import_module
@@ -24,7 +25,7 @@ else:
     # Packages where they have the name: threads that begin in the middle of one would meet those at its beginning.
     _HOMES = {
         "compat": ("continual", "from_torch"),
-        "config": ("VARIANTS", "AttentionConfig", "EncoderConfig", "ModelConfig", "ModelInfo"),
+        "config": ("AttentionConfig", "EncoderConfig", "ModelConfig", "ModelInfo"),
         "landmarks": ("fit_landmarks",),
         "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
@@ -32,6 +33,7 @@ else:
         "state": ("load_state", "save_state"),
         "stream": ("StreamPool",),
         "train": ("train_two_phase",),
+        "variants": ("VARIANTS", "Variant", "register_variant"),
     }
     _one_at_a_time = _RLock()
 
@@ -66,16 +68,19 @@ __all__ = [
     "StreamEncoder",
     "StreamModel",
     "StreamPool",
+    "Variant",
     "__version__",
     "continual",
     "costs",
     "fit_landmarks",
     "from_torch",
     "load_state",
+    "register_variant",
     "save_state",
     "state",
     "stream",
     "testing",
     "train",
     "train_two_phase",
+    "variants",
 ]

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import nystream as ns
-from nystream.config import NO_SUMS, SUMS
+from nystream import variants
 
 LOW_RANK = tuple(v for v in ns.VARIANTS if "full" not in v)
 
@@ -70,7 +70,7 @@ def test_the_largest_window_is_a_config():
 
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_every_variant_has_its_own_forms_of_the_window(variant):
-    forms = SUMS.get(variant, NO_SUMS)
+    forms = variants.get(variant).forms
     for sums in ("auto", "partials", "recompute", "subtract"):
         if sums in forms:
             assert config(variant, sums=sums).sums == sums

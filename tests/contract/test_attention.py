@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream import testing
-from nystream.config import NO_SUMS, SUMS
+from nystream import testing, variants
 from nystream.ops import parallel
 
 
@@ -18,7 +17,7 @@ def build(variant, window, landmarks, dtype=torch.float64, **options):
     return attn
 
 
-FORMS = [(v, s) for v in ns.VARIANTS for s in SUMS.get(v, NO_SUMS) if s != "auto"] + [("co-full-retro", "auto")]
+FORMS = [(v, s) for v in ns.VARIANTS for s in variants.get(v).forms if s != "auto"] + [("co-full-retro", "auto")]
 
 
 @pytest.mark.parametrize(("variant", "sums"), FORMS)

@@ -15,9 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 import nystream as ns
-from nystream import costs
-from nystream.config import NO_SUMS, SUMS
-from nystream.registry import variant_ops
+from nystream import costs, variants
 
 MULTIPLICATIONS = {torch.ops.aten.mul.Tensor, torch.ops.aten.addcmul.default}
 
@@ -59,7 +57,7 @@ def measured(attn, counter):
         for _ in range(cfg.window):
             # Small logits: no row of co-full-retro needs to be summed afresh.
             q, k, v = 0.1 * torch.randn(3, 1, cfg.num_heads, 1, cfg.head_dim)
-            _, state = variant_ops(cfg.variant).step(q, k, v, state, cfg, attn._fixed())
+            _, state = cfg.record.functions.step(q, k, v, state, cfg, attn._fixed())
     return counter
 
 
@@ -67,7 +65,7 @@ def products(attn):
     return measured(attn, FlopCounterMode(display=False)).get_total_flops() / 2 / attn.config.window
 
 
-FORMS = [(variant, sums) for variant in ns.VARIANTS for sums in SUMS.get(variant, NO_SUMS)]
+FORMS = [(variant, sums) for variant in ns.VARIANTS for sums in variants.get(variant).forms]
 
 
 @pytest.mark.parametrize(("variant", "sums"), FORMS)

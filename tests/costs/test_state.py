@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream.config import NO_SUMS, SUMS
+from nystream import variants
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize(("window", "landmarks", "update_size"), [(1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1)])
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_bytes_of_a_state(variant, window, landmarks, update_size, dtype):
-    for sums in SUMS.get(variant, NO_SUMS):
+    for sums in variants.get(variant).forms:
         cfg = ns.AttentionConfig(variant, 24, 4, window, landmarks, update_size=update_size, sums=sums)
         attn = ns.MultiheadAttention(cfg, dtype=dtype)
         expected = ns.costs.state_bytes(

@@ -6,11 +6,10 @@ from torch._subclasses import FakeTensorMode
 
 import nystream as ns
 from nystream import state as states
-from nystream import testing
-from nystream.config import NO_SUMS, SUMS
+from nystream import testing, variants
 
 FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
-FORMS = [(v, s) for v in ns.VARIANTS for s in SUMS.get(v, NO_SUMS) if s != "auto"] + [("co-full-retro", "auto")]
+FORMS = [(v, s) for v in ns.VARIANTS for s in variants.get(v).forms if s != "auto"] + [("co-full-retro", "auto")]
 TOLERANCE = testing.TOLERANCE[torch.float64]
 
 

@@ -5,11 +5,10 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from nystream import testing
-from nystream.config import NO_SUMS, SUMS
+from nystream import testing, variants
 
 TOLERANCE = testing.TOLERANCE[torch.float64]
-FORMS = [(v, s) for v in ("full", "co-full-single", "co-full-retro") for s in SUMS.get(v, NO_SUMS)]
+FORMS = [(v, s) for v in ("full", "co-full-single", "co-full-retro") for s in variants.get(v).forms]
 PEERS = {"co-full-single": co.SingleOutputMultiheadAttention, "co-full-retro": co.RetroactiveMultiheadAttention}
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nystream as ns
-from nystream.config import NO_SUMS, SUMS
+from nystream import variants
 from nystream.testing import reference_outputs, relative_error
 
 
@@ -23,7 +23,7 @@ def cases(draw, variant, pinvs=("newton", "exact", "ridge", "none")):
         window=n,
         landmarks=m,
         update_size=r,
-        sums=draw(st.sampled_from([s for s in SUMS.get(variant, NO_SUMS) if s != "subtract"])),
+        sums=draw(st.sampled_from([s for s in variants.get(variant).forms if s != "subtract"])),
         pinv=draw(st.sampled_from(pinvs)),
         pinv_iters=draw(st.integers(1, 6)),
     )

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import nystream.state as states
+from nystream import variants
 from nystream.models.stream_model import StreamModel
 
-FAMILIES = {"co-fixed-single": "co-fixed", "co-cont-single": "co-cont", "co-full-single": "co-full"}
+FAMILIES = {name: variants.get(name).family for name in ("co-fixed-single", "co-cont-single", "co-full-single")}
 
 
 class Contender(ABC):

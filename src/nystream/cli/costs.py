@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,8 +22,16 @@ from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables
 
-ENDS = ("co-full-retro", "nystrom-fixed", "co-cont-retro")  # of the groups of the nine
 Block = tuple[str, Table, list[str]]  # title, table, notes
+
+
+def _group(variant: str) -> str:
+    """Full attention, plain low rank, or a continual family."""
+    record = ns.variants.get(variant)
+    return "full" if not record.low_rank else "plain" if record.plain else record.family
+
+
+ENDS = [this for this, after in pairwise(ns.VARIANTS) if _group(this) != _group(after)]
 
 
 @dataclass
@@ -85,12 +94,12 @@ class Costs:
         rows = []
         for variant in ns.VARIANTS:
             # The config's checks name what is wrong.
-            low_rank = "co-" in variant and "full" not in variant
-            form = ns.AttentionConfig(variant, d, heads, n, m, sums=self.sums if low_rank else "auto").form
+            sums = self.sums if "partials" in ns.variants.get(variant).sums else "auto"
+            form = ns.AttentionConfig(variant, d, heads, n, m, sums=sums).form
             sizes = (variant, n, d // heads, m, layers)
             paper, ours = (costs.flops(*sizes, heads, corrected=corrected) for corrected in (False, True))
             held = costs.memory(*sizes)
-            run = costs.executed(variant, n, d, m, layers, heads, form=form if low_rank else "auto")
+            run = costs.executed(variant, n, d, m, layers, heads, form=sums)
             rows.append(
                 {
                     "variant": variant,

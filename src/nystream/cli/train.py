@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from nystream import variants
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
@@ -139,7 +140,7 @@ class Train:
         for name in ("window", "landmarks", "epochs"):  # 0 in a config file is what is chosen
             if getattr(self, name) is not None:
                 positive_int(name, getattr(self, name))
-        if self.landmarks is not None and settings.variant == "co-full":
+        if self.landmarks is not None and not variants.of_family(settings.variant).low_rank:
             raise ValueError(f"landmarks={self.landmarks} is for co-fixed and co-cont, but --variant co-full has none")
 
     def settings(self) -> Settings:

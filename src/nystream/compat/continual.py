@@ -235,6 +235,8 @@ def _check_expressible(encoder: object) -> None:
     for attention in cfg.blocks:
         if attention.low_rank:
             raise ValueError(f"variant {attention.variant!r} has landmarks, which the package does not know; {instead}")
+        if attention.record.family not in ("full", "co-full"):
+            raise ValueError(f"variant {attention.variant!r} is none that the package knows; {instead}")
     for i, block in enumerate(encoder.blocks):
         for name, part, kind in (("", block, EncoderBlock), (".attention", block.attention, MultiheadAttention)):
             if type(part) is not kind:

@@ -11,42 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from nystream import variants
 from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int, size
-
-VARIANTS: tuple[str, ...] = (
-    "full",
-    "co-full-single",
-    "co-full-retro",
-    "nystrom",
-    "nystrom-fixed",
-    "co-cont-single",
-    "co-cont-retro",
-    "co-fixed-single",
-    "co-fixed-retro",
-)
 
 Pinv = Literal["newton", "exact", "ridge", "none"]
 Sums = Literal["auto", "partials", "recompute", "subtract"]
 
 PINVS: tuple[str, ...] = ("newton", "exact", "ridge", "none")
 
-# The forms in which each variant can keep its window; a variant that is not here keeps no sums at all.
-SUMS: dict[str, tuple[str, ...]] = {
-    "co-full-retro": ("auto", "recompute", "subtract"),
-    "co-cont-single": ("auto", "partials", "recompute", "subtract"),
-    "co-cont-retro": ("auto", "partials", "recompute", "subtract"),
-    "co-fixed-single": ("auto", "partials", "recompute", "subtract"),
-    "co-fixed-retro": ("auto", "partials", "recompute", "subtract"),
-}
-NO_SUMS: tuple[str, ...] = ("auto", "recompute")
-
 # Where (ΓᵀΓ + λ²I)⁻¹Γᵀ is accurate: the relative error is about 1e-8 / λ in a float32 model.
 SMALLEST_RIDGE, LARGEST_RIDGE = 1e-5, 1e5
 MOST_ITERATIONS = 1000  # of Newton–Schulz, which has long converged by then
-
-# Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
-# stream it does so up to about 1,000 (benchmarks/step.py measures both).
-RECOMPUTE_BELOW = 128
 
 
 @dataclass(frozen=True)
@@ -54,7 +29,7 @@ class AttentionConfig:
     """What one attention is. No size may exceed 2³¹ − 1.
 
     Args:
-        variant: one of `nystream.VARIANTS`.
+        variant: one of `nystream.VARIANTS`, or one that was registered with `nystream.register_variant`.
         embed_dim: width E of the tokens; a multiple of `num_heads`.
         num_heads: number of heads H; each is `embed_dim // num_heads` wide.
         window: how many tokens n a token attends to, itself included.
@@ -93,7 +68,7 @@ class AttentionConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        one_of("variant", self.variant, VARIANTS)
+        forms = self.record.forms  # an unknown variant is refused first
         for name in ("embed_dim", "num_heads", "window", "update_size"):
             size(name, getattr(self, name))
         size("pinv_iters", self.pinv_iters, MOST_ITERATIONS)
@@ -118,7 +93,6 @@ class AttentionConfig:
                 f"lost beside ΓᵀΓ in float64, a larger one leaves nothing of Γ; pinv='exact' has no λ"
             )
         boolean("bias", self.bias)
-        forms = SUMS.get(self.variant, NO_SUMS)
         if self.sums not in forms:
             raise ValueError(f"sums={self.sums!r} is not a form of {self.variant!r}, which has {', '.join(forms)}")
         self._check_dropout()
@@ -140,26 +114,31 @@ class AttentionConfig:
         number("dropout", self.dropout)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
-        if self.dropout and self.low_rank:
+        if self.dropout and "dropout" not in self.record.options:
             raise ValueError(
                 f"dropout={self.dropout} cannot be honoured by {self.variant!r}: the n x n attention weights it would "
                 f"drop are never formed; set dropout=0.0 and drop features after the attention instead"
             )
 
+    @cached_property
+    def record(self) -> variants.Variant:
+        """What the variant declares about itself."""
+        return variants.get(self.variant)
+
     @property
     def low_rank(self) -> bool:
         """Whether the variant uses landmarks."""
-        return "full" not in self.variant
+        return self.record.low_rank
 
     @property
     def fixed(self) -> bool:
         """Whether the landmarks are fixed before streaming."""
-        return "fixed" in self.variant
+        return self.record.fixed
 
     @property
     def single(self) -> bool:
         """Whether only the newest rows are returned."""
-        return self.variant.endswith("-single")
+        return self.record.single
 
     @property
     def head_dim(self) -> int:
@@ -184,20 +163,12 @@ class AttentionConfig:
     @property
     def receptive_field(self) -> int:
         """How many tokens an output can depend on: a token lives on in its landmark after it left the window."""
-        lag = -(-self.window // self.m) - 1 if self.variant.startswith("co-cont") else 0
-        return self.window + lag
+        return self.record.reach(self.window, self.landmarks)
 
     @property
     def form(self) -> str:
         """The form of the window that `sums` stands for."""
-        groups = self.window // self.update_size
-        if self.sums == "partials":
-            return "partials" if groups > 1 else "recompute"
-        if self.sums != "auto":
-            return self.sums
-        if self.variant == "co-full-retro":
-            return "auto"
-        return "partials" if self.variant in SUMS and self.window >= RECOMPUTE_BELOW and groups > 1 else "recompute"
+        return self.record.form(self.sums, self.window, self.update_size)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

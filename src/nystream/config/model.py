@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from nystream.config.attention import NO_SUMS, SUMS, AttentionConfig
+from nystream import variants
+from nystream.config.attention import AttentionConfig
 from nystream.config.checks import boolean, fields_of, fingerprint_of, number, one_of, size
 
 Stack = Literal["paper", "deep"]
@@ -22,20 +23,13 @@ STACKS: tuple[str, ...] = ("paper", "deep")
 
 MOST_LAYERS = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
 
-# Family -> what its first, its middle and its last block are in a "paper" stack. Plain variants stay what they are.
-ROLES: dict[str, tuple[str, str, str]] = {
-    "co-full": ("co-full-retro", "full", "co-full-single"),
-    "co-cont": ("co-cont-retro", "nystrom", "co-cont-single"),
-    "co-fixed": ("co-fixed-retro", "nystrom-fixed", "co-fixed-single"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
     """What a stack of encoder blocks is.
 
     Args:
-        attention: one config for all blocks, or one for each. The variant's name picks the family, `stack` the roles.
+        attention: one config for all blocks, or one for each. The variant picks the family, `stack` the roles.
         layers: number of blocks, at most 10,000; as many as there are configs unless told.
         ff_dim: inner width of the feed-forward; four times the embedding unless told.
         stack: "paper" (first block retroactive, middle ones plain, last one newest row only; the output is the window
@@ -112,8 +106,11 @@ class EncoderConfig:
                 if not cfg.single:
                     raise ValueError(
                         f"variant {cfg.variant!r} cannot be part of stack='deep', where every block returns "
-                        f"its newest row; use a variant that ends in -single, or stack='paper'"
+                        f"its newest row; use a variant that returns it alone, such as those that end in -single, or "
+                        f"stack='paper'"
                     )
+        else:
+            self.blocks  # noqa: B018  which refuses a variant that has no roles
 
     @cached_property
     def blocks(self) -> tuple[AttentionConfig, ...]:
@@ -122,7 +119,7 @@ class EncoderConfig:
         given = self.attention if isinstance(self.attention, tuple) else (self.attention,) * self.layers
         last = self.layers - 1
         return tuple(
-            cfg if self.stack == "deep" else in_role(cfg, 2 if place == last else min(place, 1))
+            cfg if self.stack == "deep" else in_role(cfg, 2 if place == last else min(place, 1), last == 0)
             for place, cfg in enumerate(given)
         )
 
@@ -232,17 +229,26 @@ class ModelConfig(EncoderConfig):
         return True
 
 
-def in_role(cfg: AttentionConfig, role: int) -> AttentionConfig:
+def in_role(cfg: AttentionConfig, role: int, alone: bool) -> AttentionConfig:
     """The first (0), middle (1) or last (2) block of the family of `cfg`."""
-    for family, variants in ROLES.items():
-        if cfg.variant.startswith(family):
-            return with_variant(cfg, variants[role])
-    return cfg
+    roles = cfg.record.roles
+    if role == 2 and (cfg.single or (alone and roles is None)):
+        return cfg
+    if roles is None:
+        raise ValueError(
+            f"variant {cfg.variant!r} cannot be part of stack='paper' of several blocks: it declares no roles (which "
+            f"variants the first, middle and last block are); "
+            + ("use stack='deep', or " if cfg.single else "")
+            + "register it with roles="
+        )
+    return with_variant(cfg, roles[role])
 
 
 def with_variant(cfg: AttentionConfig, variant: str) -> AttentionConfig:
     """The same attention as another variant; a form of sums that it does not have becomes "auto"."""
-    sums = cfg.sums if cfg.sums in SUMS.get(variant, NO_SUMS) else "auto"
+    if variant == cfg.variant:
+        return cfg
+    sums = cfg.sums if cfg.sums in variants.get(variant).forms else "auto"
     return dataclasses.replace(cfg, variant=variant, sums=sums)
 
 

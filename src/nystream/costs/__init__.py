@@ -3,9 +3,23 @@
 Plain arithmetic on n (window), d (width) and m (landmarks): nothing here needs a model or a tensor.
 """
 
-from nystream.costs.executed import Executed, dense, executed
+from nystream.costs.executed import dense, executed
 from nystream.costs.flops import flops
-from nystream.costs.memory import Memory, memory
+from nystream.costs.memory import memory
+from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored
 from nystream.costs.state import pool_bytes, state_bytes
 
-__all__ = ["Executed", "Memory", "dense", "executed", "flops", "memory", "pool_bytes", "state_bytes"]
+__all__ = [
+    "CostModel",
+    "Executed",
+    "Growth",
+    "Memory",
+    "Sizes",
+    "Stored",
+    "dense",
+    "executed",
+    "flops",
+    "memory",
+    "pool_bytes",
+    "state_bytes",
+]

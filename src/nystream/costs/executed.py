@@ -1,35 +1,17 @@
 """Multiply-adds that the library really executes a step; `executed` says what is counted, and how."""
 
-from typing import NamedTuple
-
-from nystream.config.attention import RECOMPUTE_BELOW
-from nystream.costs.flops import check_arguments, middle_block, positive_integer, require_stack
-from nystream.costs.state import FORMS
-
-
-class Executed(NamedTuple):
-    """Multiply-adds a step: of matrix products, and of combining partial sums."""
-
-    products: float
-    combines: float
-
-    @property
-    def total(self) -> float:
-        """Both."""
-        return self.products + self.combines
-
-
-class _Sizes(NamedTuple):
-    n: int
-    d: int
-    m: int
-    heads: int
-    form: str
-    iters: int
-
-    @property
-    def gamma(self) -> int:
-        return self.d * self.m**2 + 4 * self.iters * self.heads * self.m**3
+from nystream import variants
+from nystream.costs.model import (
+    Executed,
+    Sizes,
+    check_arguments,
+    check_form,
+    formula,
+    positive_integer,
+    require_stack,
+    roles_of,
+    stacked,
+)
 
 
 def executed(
@@ -88,22 +70,17 @@ def executed(
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     layers, heads = positive_integer("layers", layers), positive_integer("heads", heads)
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}, as AttentionConfig.sums has them, got {form!r}")
-    if form == "auto" and "full" not in variant:
-        form = "partials" if n >= RECOMPUTE_BELOW else "recompute"
-    if form == "partials" and n == 1:
-        form = "recompute"  # there is nothing to keep
+    check_form(form)
     if layers > 1:
         require_stack(variant, stack)
-    sizes = _Sizes(n, d, landmarks, heads, form, positive_integer("pinv_iters", pinv_iters))
-    middle = middle_block(variant)
-    if layers == 1 or middle is None or stack == "deep":
-        one = _step(variant, sizes)
-        return Executed(layers * one.products, layers * one.combines)
-    first = _step(f"{variant.rpartition('-')[0]}-retro", sizes)
-    between = _step(middle, sizes).products
-    return Executed(first.products + (layers - 2) * between + _newest_row(middle, sizes), first.combines)
+    deep = layers == 1 or stack == "deep"
+    blocks = [(layers, formula(variant, "executed"))] if deep else stacked(variant, layers, "executed", corrected=True)
+    form = variants.get(variant if deep else roles_of(variant).first).form(form, n)
+    sizes = Sizes(n, d, landmarks, heads, form, pinv_iters=positive_integer("pinv_iters", pinv_iters))
+    counts: list[tuple[int, Executed]] = [(count, step(sizes)) for count, step in blocks]
+    return Executed(
+        sum(count * step.products for count, step in counts), sum(count * step.combines for count, step in counts)
+    )
 
 
 def dense(variant: str, n: int, d: int, ff: int, layers: int = 1, *, stack: str = "paper") -> int:
@@ -124,54 +101,11 @@ def dense(variant: str, n: int, d: int, ff: int, layers: int = 1, *, stack: str 
     ff, layers = positive_integer("ff", ff), positive_integer("layers", layers)
     if layers > 1:
         require_stack(variant, stack)
-    if variant.endswith("-single") and (layers == 1 or stack == "deep"):
+    if variants.get(variant).single and (layers == 1 or stack == "deep"):
         return layers * (4 * d**2 + 2 * d * ff)
     first = 3 * d**2 + n * (d**2 + 2 * d * ff)
     whole = n * (4 * d**2 + 2 * d * ff)
-    if layers == 1 or middle_block(variant) is None:
+    if layers == 1 or not variants.get(roles_of(variant).last).single:
         return first + (layers - 1) * whole
     newest = 3 * n * d**2 + d**2 + 2 * d * ff
     return first + (layers - 2) * whole + newest
-
-
-def _step(variant: str, sizes: _Sizes) -> Executed:
-    n, d, m, heads, form, _ = sizes
-    if variant == "full" or (variant == "co-full-retro" and form == "recompute"):
-        return Executed(2 * n**2 * d, 0)
-    if variant == "co-full-single":
-        return Executed(2 * n * d, 0)
-    if variant == "co-full-retro":
-        return Executed(6 * n * (d + heads), 0)
-    if variant == "nystrom-fixed":
-        return Executed(4 * n * d * m + heads * n * m**2, 0)
-    if variant == "nystrom":
-        return Executed(4 * n * d * m + heads * n * m**2 + sizes.gamma, 0)
-    retro = variant.endswith("-retro")
-    window = 2 * m * (d + heads) if form != "recompute" else n * d * m
-    products: float = 2 * d * m + heads * m**2 + window + d * m * (n if retro else 1)
-    # Three combines of two and one of four, each a multiplication for every number that goes in.
-    combines = 10 * m * (d + heads) if form == "partials" else 0
-    if variant.startswith("co-cont"):
-        products += m * _renewal(sizes, retro) / n
-    return Executed(products, combines)
-
-
-def _renewal(sizes: _Sizes, retro: bool) -> int:
-    """What a step that renews a landmark executes on top of one that does not."""
-    n, d, m, heads, form, _ = sizes
-    again = 0
-    if form == "subtract":
-        again = n * (d + heads)
-    elif form == "partials":
-        segments = max(2, round(n**0.5 / 2))
-        again = (segments + 2) * -(-n // segments) * (d + heads)
-    return n * d + sizes.gamma + again + (n * d + heads * n * m**2 if retro else 0)
-
-
-def _newest_row(middle: str, sizes: _Sizes) -> int:
-    """The last block of a paper stack: one query over n rows that are all new."""
-    n, d, m, heads, _, _ = sizes
-    if middle == "full":
-        return 2 * n * d
-    fixed = 2 * n * d * m + 2 * d * m + heads * m**2
-    return fixed if middle == "nystrom-fixed" else fixed + sizes.gamma

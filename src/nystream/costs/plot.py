@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nystream import files
+from nystream import files, variants
 from nystream.costs.flops import flops
 from nystream.costs.memory import memory
 
@@ -16,13 +16,13 @@ WIDTH, LANDMARKS = 200, 8
 WINDOWS = tuple(range(LANDMARKS, 1001, 8))
 
 # Hues that everybody tells apart; landmarks that are fixed have dashes, in a darker shade that shows on top of a line.
-LINES: tuple[tuple[str, str, str, str], ...] = (
-    ("full", "full", "#333333", "-"),
-    ("nystrom", "nystrom", "#E69F00", "-"),
-    ("nystrom-fixed", "nystrom-fixed", "#9A5B00", "--"),
-    ("co-full-single", "co-full", "#009E73", "-"),
-    ("co-cont-single", "co-cont", "#56B4E9", "-"),
-    ("co-fixed-single", "co-fixed", "#00507D", "--"),
+LINES: tuple[tuple[str, str, str], ...] = (
+    ("full", "#333333", "-"),
+    ("nystrom", "#E69F00", "-"),
+    ("nystrom-fixed", "#9A5B00", "--"),
+    ("co-full-single", "#009E73", "-"),
+    ("co-cont-single", "#56B4E9", "-"),
+    ("co-fixed-single", "#00507D", "--"),
 )
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -77,7 +77,8 @@ def draw(
         letters = iter("abcd")
         for row, (name, count) in enumerate((("operations a step", operations), ("peak memory", peak))):
             for axis, layers in zip(axes[row], (1, 2), strict=True):
-                for variant, label, colour, dashes in LINES:
+                for variant, colour, dashes in LINES:
+                    label = variants.get(variant).family
                     values = [count(variant, n, layers) for n in ns]
                     axis.plot(ns, values, color=colour, linestyle=dashes, linewidth=1.6, label=label)
                 blocks = "1 block" if layers == 1 else f"{layers} blocks"

@@ -3,21 +3,17 @@
 import math
 from functools import partial
 
-from nystream.costs.flops import check_arguments, middle_block, positive_integer, require_stack
-
-_TOKENS = {"co-full-single": 2, "co-fixed-single": 1, "co-fixed-retro": 1, "co-cont-single": 2}
-_LOGITS = {"co-fixed-single": 1, "co-fixed-retro": 2, "co-cont-single": 1, "co-cont-retro": 3}
-
-
-FORMS = ("recompute", "partials", "subtract", "auto")
-
-
-def partials(groups: int, form: str) -> int:
-    """S: how many partial sums a window of so many groups keeps."""
-    if form == "partials":
-        segments = max(2, round(groups**0.5 / 2))
-        return 4 + segments + -(-groups // segments)
-    return 1 if form == "subtract" else 0
+from nystream import variants
+from nystream.costs.model import (
+    Sizes,
+    Stored,
+    check_arguments,
+    check_form,
+    formula,
+    positive_integer,
+    require_stack,
+    roles_of,
+)
 
 
 def state_bytes(
@@ -66,22 +62,14 @@ def state_bytes(
     """
     if positive_integer("layers", layers) > 1:
         require_stack(variant, stack)
-        first = variant if stack == "deep" or middle_block(variant) is None else f"{variant.rpartition('-')[0]}-retro"
+        first = variant if stack == "deep" else roles_of(variant).first
         one = partial(state_bytes, update_size=update_size, form=form, token_bytes=token_bytes, sum_bytes=sum_bytes)
         block = one(first, n, d, m, heads)
         return layers * block if stack == "deep" else block + n * d * token_bytes
     n, d, landmarks = check_arguments(variant, n, d, m)
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}, as AttentionConfig.form gives it, got {form!r}")
-    tokens, sums = _TOKENS.get(variant, 3) * n * d, 0
-    if variant == "co-full-retro":
-        sums = n * (d + 5 * heads)
-    elif variant in _LOGITS:
-        sums = _LOGITS[variant] * n * heads * landmarks
-        sums += partials(n // update_size, form) * landmarks * (d + 2 * heads)
-        if variant.startswith("co-cont"):
-            sums += 2 * d * (landmarks + 1) + heads * landmarks**2
-    return 8 + tokens * token_bytes + sums * sum_bytes
+    check_form(form)
+    stored: Stored = formula(variant, "state")(Sizes(n, d, landmarks, heads, form, update_size))
+    return 8 + stored.tokens * token_bytes + stored.sums * sum_bytes
 
 
 def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:
@@ -100,16 +88,18 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
         >>> ns.costs.pool_bytes("co-cont-single", 500, 64, 8, heads=8) == pool.bytes_per_stream
         True
     """
-    if not variant.endswith("-single"):
-        raise ValueError(f"variant {variant!r} has no kernel; those that end in -single have")
+    kernel = variants.get(variant).kernel
+    if kernel is None:
+        have = ", ".join(name for name in variants.names() if variants.get(name).kernel)
+        raise ValueError(f"variant {variant!r} has no kernel; those that have one are {have}")
     n, d, landmarks = check_arguments(variant, n, d, m)
     tile = math.lcm(heads, 8)
     d, groups = -(-d // tile) * tile, n // update_size
-    arrays = [n * d] if "fixed" in variant else [n * d, n * d]
-    if "full" not in variant:
-        slots = partials(groups, "partials") if groups > 1 else 6
+    arrays = [n * d] if kernel == "fixed" else [n * d, n * d]
+    if kernel != "full":
+        slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials if groups > 1 else 6
         arrays += [n * landmarks * tile, slots * _lines(landmarks * (d + 2 * tile))]
-    if "cont" in variant:
+    if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
     return 4 * (_LINE + sum(map(_lines, arrays)))
 

@@ -7,18 +7,6 @@ from nystream.data.problem import Problem
 from nystream.landmarks import fit_landmarks
 from nystream.models import StreamModel
 
-# What a model is -> what it becomes
-FIXED = {
-    "full": "nystrom-fixed",
-    "nystrom": "nystrom-fixed",
-    "nystrom-fixed": "nystrom-fixed",
-    **{
-        f"{family}-{rows}": f"co-fixed-{rows}"
-        for family in ("co-full", "co-cont", "co-fixed")
-        for rows in ("single", "retro")
-    },
-}
-
 
 def with_landmarks(
     model: StreamModel, problem: Problem, landmarks: int, tokens: int, seed: int = 0, show: bool | None = None
@@ -26,10 +14,13 @@ def with_landmarks(
     """The model with fixed landmarks in every block, fitted one after another; the one that is given stays."""
     positive_int("landmarks", landmarks)
     given = model.config.attention
-    variants = [cfg.variant for cfg in (given if isinstance(given, tuple) else [given] * len(model.config.blocks))]
+    records = [cfg.record for cfg in (given if isinstance(given, tuple) else [given] * len(model.config.blocks))]
+    for record in records:
+        if record.fixed_form is None:
+            raise ValueError(f"the model has blocks of variant {record.name!r}, which has no form with fixed landmarks")
     data = problem.part("all", 0)
-    for layer, variant in enumerate(variants):
+    for layer, record in enumerate(records):
         # First m, which full attention has none of and fixed landmarks cannot be without.
-        model = model.convert(landmarks=landmarks, layer=layer).convert(variant=FIXED[variant], layer=layer)
+        model = model.convert(landmarks=landmarks, layer=layer).convert(variant=record.fixed_form, layer=layer)
         fit_landmarks(model, data.batches(32, model.config.update_size), tokens, layer, seed, progress=show)
     return model.eval()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nystream import files
+from nystream import files, variants
 from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data import lesson
@@ -65,7 +65,8 @@ class Result(NamedTuple):
 def resolved(settings: Settings, problem: Problem) -> Settings:
     """The settings with what the source decides: a run's config says all of it."""
     window = settings.window or _window(problem)
-    landmarks = 0 if settings.variant == "co-full" else settings.landmarks or min(LANDMARKS, window)
+    low_rank = variants.of_family(settings.variant).low_rank
+    landmarks = settings.landmarks or min(LANDMARKS, window) if low_rank else 0
     if landmarks > window:
         found = "" if settings.window else ", as this source allows"
         raise ValueError(
@@ -102,7 +103,8 @@ def _train(
     if teacher is not None:
         lesson.check(teacher, problem)
     pretrained.require()
-    if settings.variant == "co-fixed":
+    fixed = variants.of_family(settings.variant).fixed
+    if fixed:
         kmeans.require()
     device = _device(settings.device)
     config = model_config(settings, problem)
@@ -116,7 +118,7 @@ def _train(
     model.input_scaler.fit(parts["train"].x)
     if problem.task.scaled:
         _fit_changes(model, parts["train"].y)
-    plan = two_phases(how, len(config.blocks)) if settings.variant == "co-fixed" else one_phase(how)
+    plan = two_phases(how, len(config.blocks)) if fixed else one_phase(how)
     done = _say_what_is_there(folder, plan, say)
     folder.mkdir(parents=True, exist_ok=True)
     if not done:
@@ -170,12 +172,13 @@ def evaluate(
 
 def model_config(settings: Settings, problem: Problem) -> ModelConfig:
     """The model that is trained first: landmarks are fixed later."""
+    record = variants.of_family(settings.variant)
     attention = AttentionConfig(
-        f"{settings.variant}-single" if settings.variant != "co-fixed" else "co-cont-single",  # phase one
+        "co-cont-single" if record.fixed else record.name,  # phase one
         settings.embed_dim,
         settings.num_heads,
         settings.window,
-        None if settings.variant == "co-full" else settings.landmarks,
+        settings.landmarks if record.low_rank else None,
     )
     return ModelConfig(
         input_dim=problem.input_dim,

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nystream import variants
 from nystream.config import AttentionConfig, ModelConfig, ModelInfo
 from nystream.models import StreamModel
 from nystream.progress import naming
@@ -57,7 +58,7 @@ def errors(problem: Forecast, model: StreamModel) -> dict[str, float]:
 
 def _build(variant: str, problem: Forecast, seed: int) -> StreamModel:
     torch.manual_seed(seed)
-    few = None if "full" in variant else LANDMARKS
+    few = LANDMARKS if variants.get(variant).low_rank else None
     attention = AttentionConfig(variant, EMBED_DIM, NUM_HEADS, WINDOW, few)
     shape = ModelConfig(input_dim=problem.train.input_dim, output_dim=1, attention=attention, ff_dim=EMBED_DIM)
     info = ModelInfo("forecasting", labels=("change of the total",), units=("MW",), horizon=1, seconds=3600.0)

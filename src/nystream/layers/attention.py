@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -13,12 +12,11 @@ import nystream.state as states
 from nystream.config import AttentionConfig
 from nystream.layers import checks, kept
 from nystream.layers.kept import Kept
-from nystream.ops.attention import co_cont_retro, nystrom, nystrom_fixed
+from nystream.ops.attention import nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
 from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
-from nystream.registry import variant_ops
 
 
 class Factors(NamedTuple):
@@ -40,7 +38,7 @@ def _full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 
 class MultiheadAttention(nn.Module):
-    """One of the nine attentions, over windows and over streams.
+    """One attention, of any variant, over windows and over streams.
 
     Example:
         >>> import torch, nystream as ns
@@ -71,6 +69,7 @@ class MultiheadAttention(nn.Module):
         if not isinstance(config, AttentionConfig):
             raise TypeError(f"config is a {type(config).__name__}, but must be an AttentionConfig")
         self.config = config
+        self._ops  # noqa: B018  imported now, not while a step is traced
         width = config.embed_dim
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             nn.Linear(width, width, bias=config.bias, device=device, dtype=dtype) for _ in range(4)
@@ -218,8 +217,8 @@ class MultiheadAttention(nn.Module):
             q, k, v = (torch.where(held, y, 0.0) for y in (q, k, v))
             lengths = lengths.flatten()
         with _full_precision(x):
-            if cfg.variant == "co-cont-retro":
-                out = co_cont_retro.windows(q, k, v, state, cfg, when, lengths)
+            if windows := getattr(self._ops, "windows", None):  # where the landmarks of a window are not its own
+                out = windows(q, k, v, state, cfg, when, lengths)
             else:
                 q, k, v = (y.transpose(1, 2).flatten(0, 1) for y in (q, k, v))
                 out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths)
@@ -279,8 +278,8 @@ class MultiheadAttention(nn.Module):
             return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
 
     @property
-    def _ops(self) -> ModuleType:
-        return variant_ops(self.config.variant)
+    def _ops(self) -> Any:
+        return self.config.record.functions
 
     @property
     def receptive_field(self) -> int:

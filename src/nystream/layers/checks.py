@@ -99,9 +99,9 @@ def dtype(x: Tensor, weight: Tensor) -> None:
 
 
 def mask(attn_mask: Tensor, x: Tensor, lengths: Tensor | None, cfg: AttentionConfig) -> None:
-    """`attn_mask` of `forward`: only `full` can honour one."""
+    """`attn_mask` of `forward`: of the nine, only `full` can honour one."""
     tensor("attn_mask", attn_mask)
-    if cfg.variant != "full":
+    if "attn_mask" not in cfg.record.options:
         why = "the n x n weights are never formed" if cfg.low_rank else "a stream has no use for it"
         raise ValueError(
             f"attn_mask= cannot be honoured by {cfg.variant!r}: {why}; "

@@ -255,7 +255,7 @@ class StreamModel(
 def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, **others: Any) -> AttentionConfig:
     new = with_variant(cfg, variant) if variant is not None else cfg
     if window is not None and window != cfg.window:
-        if new.low_rank and not new.fixed:
+        if new.record.means:
             raise ValueError(
                 f"window={window}: the landmarks of {new.variant!r} are means over parts of its window of {cfg.window},"
                 f" so it must stay; fixed landmarks allow another"

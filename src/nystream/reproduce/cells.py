@@ -8,27 +8,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nystream import variants
 from nystream.config.attention import PINVS
 from nystream.config.checks import number, one_of, positive_int
 
 # The paper's names of its six models, in the order of its tables.
-MODELS: dict[str, str] = {
-    "full": "Att",
-    "co-full-single": "Co",
-    "nystrom": "Ny",
-    "nystrom-fixed": "Ny-Fix",
-    "co-cont-single": "CoNy-Cont",
-    "co-fixed-single": "CoNy-Fix",
-}
+RECORDS = [record for record in map(variants.get, variants.VARIANTS) if record.last_block]
+MODELS: dict[str, str] = {record.name: record.symbol or record.name for record in RECORDS}
 
 # A plain model computes over a window what its twin computes over a stream, so the twin is trained: n times cheaper
 # where a stream has a target at every token. Only `nystrom` differs: its segments are those of the window.
-TWINS = {"full": "co-full-single", "nystrom": "co-cont-single", "nystrom-fixed": "co-fixed-single"}
+TWINS = {record.roles.middle: record.name for record in RECORDS if record.roles and not record.plain}
 
 RIDGE = 0.1  # λ unless told
 
-FULL = ("full", "co-full-single")
-FIXED = ("nystrom-fixed", "co-fixed-single")
+FULL = tuple(record.name for record in RECORDS if not record.low_rank)
+FIXED = tuple(record.name for record in RECORDS if record.fixed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +111,7 @@ class Cell:
 
     def named(self, usual: Cell) -> str:
         """A name for files: what it is, and what differs from the `usual` cell of the same model and depth."""
-        parts = [self.task, str(self.layers), self.model.removesuffix("-single")]
+        parts = [self.task, str(self.layers), variants.get(self.model).family]
         for field, letter in (("window", "n"), ("embed_dim", "d"), ("num_heads", "h"), ("landmarks", "m")):
             if getattr(self, field) != getattr(usual, field):
                 parts.append(f"{letter}{getattr(self, field)}")

@@ -4,7 +4,7 @@ ns.testing.check_stream_module(module)   anything with `forward`, `init_state`, 
 ns.testing.check_stream_pool(model)      a pool of a model's streams, with any backend
 """
 
-from nystream.testing.case import TOLERANCE, Case, Reference, reference_outputs, relative_error
+from nystream.testing.case import TOLERANCE, Case, Reference, reference_outputs, registered, relative_error
 from nystream.testing.module import (
     CHECKS,
     check_any_chunking,
@@ -14,6 +14,7 @@ from nystream.testing.module import (
     check_gradients,
     check_lengths_and_resets,
     check_nan_stays_in_its_row,
+    check_receptive_field,
     check_reset,
     check_rows_are_independent,
     check_save_and_resume,
@@ -36,6 +37,7 @@ __all__ = [
     "check_gradients",
     "check_lengths_and_resets",
     "check_nan_stays_in_its_row",
+    "check_receptive_field",
     "check_reset",
     "check_rows_are_independent",
     "check_save_and_resume",
@@ -45,5 +47,6 @@ __all__ = [
     "check_stream_pool",
     "check_weights_are_current",
     "reference_outputs",
+    "registered",
     "relative_error",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from nystream.layers.attention import MultiheadAttention
-from nystream.ops.attention import reference
+from nystream.variants import Variant, register_variant, unregister
+from nystream.variants.record import load
 
 # Relative to the largest output. float64 rounding is 1e-16 and low-rank inverses are conditioned up to about 1e6;
 # float32's is 6e-8 and Newton–Schulz iterations lose up to three digits; half types have 8 or 11 bits a number.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 Reference = Callable[[Tensor], Tensor]
+
+
+@contextmanager
+def registered(variant: Variant | None = None, /, **fields: Any) -> Iterator[Variant]:
+    """`nystream.register_variant` for the length of a `with` block, so that a test leaves nothing behind."""
+    record = register_variant(variant, **fields)
+    try:
+        yield record
+    finally:
+        unregister(record.name)
 
 
 def reference_outputs(
@@ -41,9 +53,12 @@ def reference_outputs(
         for layer, y in ((attn.q_proj, x), (attn.k_proj, key), (attn.v_proj, key))
     )
     fixed = (double(attn.q_tilde), double(attn.k_tilde)) if cfg.fixed else (None, None)
+    attend = load("reference", cfg.record.reference)
+    if attend is None:
+        raise ValueError(f"variant {cfg.variant!r} has no reference; register it with reference=")
     outs = []
     for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size) if times is None else times:
-        out = linear(attn.out_proj, reference.attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
+        out = linear(attn.out_proj, attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
         if not cfg.single:
             void = torch.arange(cfg.window) < cfg.window - t
             out = torch.where(void[:, None], 0.0, out)
@@ -119,7 +134,7 @@ def prepared(
     length = (tokens or 3 * cfg.window + 2 * r + 3) // r * r
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(3, length, width, dtype=torch.float64, generator=generator).to(weight)
-    if reference is None and isinstance(module, MultiheadAttention):
+    if reference is None and isinstance(module, MultiheadAttention) and cfg.record.reference is not None:
         attn = module
 
         def reference(x: Tensor) -> Tensor:

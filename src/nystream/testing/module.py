@@ -62,6 +62,22 @@ def check_any_chunking(case: Case) -> None:
             )
 
 
+def check_receptive_field(case: Case) -> None:
+    """An output depends on no more tokens than `receptive_field` says, where a module says it."""
+    reach = getattr(case.module, "receptive_field", None)
+    if reach is None:
+        return
+    # The first tokens are those that live the longest: they open a segment of the window.
+    changed = case.x.clone()
+    changed[:, : case.r] = case.x[:, -case.r :]
+    later = -(-(reach + case.r) // case.r) - 1  # steps whose outputs may depend on what was changed
+    one, other = (
+        case.stream(x, case.module.init_state(x.shape[0]))[0][:, later * (case.r if case.per_token else 1) :]
+        for x in (changed, case.x)
+    )
+    case.same(one, other, f"outputs depend on no more than receptive_field={reach} tokens")
+
+
 def check_rows_are_independent(case: Case) -> None:
     """Rows of a batch at different phases, beside anything, are as if they were alone."""
     module, x, r = case.module, case.x, case.r
@@ -283,6 +299,7 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
     check_step_is_reference,
     check_forward_is_step,
     check_any_chunking,
+    check_receptive_field,
     check_rows_are_independent,
     check_nan_stays_in_its_row,
     check_degenerate_rows,

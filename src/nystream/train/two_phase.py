@@ -27,13 +27,6 @@ from nystream.train.many import fit_many, member_seeds
 from nystream.train.sampler import sampler, warm_up
 from nystream.train.tasks import Task
 
-# What phase one trains -> what phase two makes of it.
-FIXED = {
-    "nystrom": "nystrom-fixed",
-    "co-cont-single": "co-fixed-single",
-    "co-cont-retro": "co-fixed-retro",
-}
-
 OneOrMany = StreamModel | Sequence[StreamModel]
 
 
@@ -196,7 +189,7 @@ def _check(models: list[StreamModel], tokens: int, method: str, pinv: Pinv | Non
     for i, one in enumerate(models):
         checks.model("model" if len(models) == 1 else f"model[{i}]", one)
         for cfg in one.config.blocks:
-            if cfg.variant not in FIXED:
+            if not cfg.record.means or cfg.record.fixed_form is None:
                 raise ValueError(
                     f"the model has a block of variant {cfg.variant!r}, but phase one trains continual landmarks: "
                     f"build it with co-cont-single, or nystrom for a plain model"
@@ -222,7 +215,7 @@ def _fixed(model: StreamModel, layer: int, pinv: Pinv | None, pinv_ridge: float 
     """The model with fixed landmarks, still to be found, in one block."""
     given = model.config.attention
     cfg = given[layer] if isinstance(given, tuple) else given
-    return model.convert(variant=FIXED[cfg.variant], pinv=pinv, pinv_ridge=pinv_ridge, layer=layer)
+    return model.convert(variant=cfg.record.fixed_form, pinv=pinv, pinv_ridge=pinv_ridge, layer=layer)
 
 
 def _learn(models: list[StreamModel], layers: int) -> None:

@@ -34,8 +34,9 @@ def attend(
     elif not cfg.low_rank or t < n:
         out = _softmax(cfg, q_w, k_w) @ v_w
     else:
-        u = t if cfg.variant == "nystrom" else _last_completion(n, cfg.m, t)
-        rounds = 0 if cfg.variant == "nystrom" else u
+        renewed = cfg.record.landmarks == "stream"
+        u = _last_completion(n, cfg.m, t) if renewed else t
+        rounds = u if renewed else 0
         out = _nystrom(cfg, q_w, k_w, v_w, _means(cfg, q, u, rounds), _means(cfg, k, u, rounds))
     if cfg.single:
         return out

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from nystream.reproduce import paper
+from nystream.reproduce.cells import TWINS
 from nystream.reproduce.report.grouping import Table, say
 from nystream.reproduce.report.records import Record, Run
 
@@ -173,7 +174,7 @@ def _pairs(table: Table) -> Iterator[tuple[str, str, str, Record, Record]]:
     if baseline is not None:
         kind = f"against the best baseline, {baseline.label}"
         for (model, layers), one in table.cells.items():
-            if model.startswith("co-"):
+            if model in TWINS.values():
                 yield "baseline", kind, f"{one.label} − baseline, {blocks(layers)}", one, baseline
     for one, differs in table.others:
         own = table.cells.get((one.model, one.layers))

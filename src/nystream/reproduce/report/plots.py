@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from nystream import files
 from nystream.reproduce import paper
+from nystream.reproduce.cells import RECORDS, TWINS
 from nystream.reproduce.report import compare
 from nystream.reproduce.report.compare import Comparison, blocks
 from nystream.reproduce.report.grouping import Table
@@ -32,16 +33,9 @@ VARIABLES = {
     RED: "var(--red)",
     GREY: "var(--grey)",
 }
-COLOURS = {
-    "full": GREY,
-    "co-full-single": GREY,
-    "nystrom": RED,
-    "co-cont-single": RED,
-    "nystrom-fixed": BLUE,
-    "co-fixed-single": BLUE,
-}
+COLOURS = {record.name: BLUE if record.fixed else RED if record.low_rank else GREY for record in RECORDS}
 # Plain models hollow, continual ones filled.
-CONTINUAL = ("co-full-single", "co-cont-single", "co-fixed-single")
+CONTINUAL = tuple(TWINS.values())
 CURVES = (
     ("nystrom-fixed", "-", "s"),
     ("co-fixed-single", "-", "o"),

@@ -144,7 +144,8 @@ class _Packer:
     def attention(self, attn: MultiheadAttention) -> dict[int, int]:
         cfg = attn.config
         n, heads, dim, tile = cfg.window, cfg.num_heads, cfg.head_dim, p.lanes(cfg.num_heads)
-        width, kind = p.width(heads, dim), KINDS[cfg.variant]
+        assert cfg.record.kernel is not None  # as `unsupported` has made sure
+        width, kind = p.width(heads, dim), KINDS[cfg.record.kernel]
         record = {p.KIND: kind, p.WINDOW: n, p.HEADS: heads, p.LANES: tile, p.WIDTH: width}
         record[p.SCALE_AT] = self.put(np.array([cfg.scale, cfg.pinv_ridge]))
         folded = self.fold and cfg.fixed and cfg.m <= dim

@@ -20,7 +20,7 @@ from nystream.stream.cpu import plan as p
 
 Model = StreamModel | StreamEncoder | MultiheadAttention
 
-KINDS = {"co-fixed-single": p.FIXED, "co-cont-single": p.CONTINUAL, "co-full-single": p.FULL}
+KINDS = {"fixed": p.FIXED, "continual": p.CONTINUAL, "full": p.FULL}  # the kernel that a variant's record names
 PINVS = {"newton": p.NEWTON, "ridge": p.RIDGE, "none": p.NONE}
 KNOWN = {
     *(StreamModel, StreamEncoder, EncoderBlock, MultiheadAttention, CircularPositions, Scaler),
@@ -48,11 +48,12 @@ def unsupported(model: Model) -> str | None:
 
 
 def _attention(cfg: AttentionConfig) -> str | None:
-    if cfg.variant not in KINDS:
-        return f"it has a block of {cfg.variant!r}, whose step works on all rows of the window"
+    if cfg.record.kernel is None:
+        why = "which has no kernel" if cfg.single else "whose step works on all rows of the window"
+        return f"it has a block of {cfg.variant!r}, {why}"
     if cfg.form == "subtract":
         return "sums='subtract' is the paper's drifting update, which is there for comparison only"
-    if cfg.variant == "co-cont-single" and cfg.pinv not in PINVS:
+    if cfg.record.means and cfg.pinv not in PINVS:
         return f"pinv={cfg.pinv!r} of landmarks that are renewed has no kernel; 'newton' and 'ridge' have"
     return None
 
