@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 import nystream as ns
-from nystream.bench import record
-from nystream.bench.timing import interleaved
+from nystream.lab.bench import record
+from nystream.lab.bench.timing import interleaved
 
 __all__ = ["FIGURES", "RESULTS", "ROOT", "build", "interleaved", "write_results"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nystream.reproduce.report import markdown, records
-from nystream.reproduce.report.grouping import tables as grouped
+from nystream.lab.reproduce.report import markdown, records
+from nystream.lab.reproduce.report.grouping import tables as grouped
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -53,13 +53,13 @@ def session(folder):
 
 
 def record(folder):
-    from nystream.reproduce import store
+    from nystream.lab.reproduce import store
 
     store.write(folder, {"name": "cell"})
 
 
 def bench(folder):
-    from nystream.bench import record
+    from nystream.lab.bench import record
 
     record.require_writable("out", folder / "bench.json")
     record.write(folder / "bench.json", "nystream bench", {})

@@ -2,8 +2,8 @@
 
     python tools/electricity_sample.py FOLDER      # the folder that holds eia930_117x43848_hourly.npz
 
-Writes src/nystream/tasks/electricity/sample.npz: 24 large or telling areas from all over the country, the last three
-years, every number as in the full file. Attribution and licence are in sample.LICENSE.txt beside it.
+Writes src/nystream/lab/tasks/electricity/sample.npz: 24 large or telling areas from all over the country, the last
+three years, every number as in the full file. Attribution and licence are in sample.LICENSE.txt beside it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nystream.tasks.electricity import eia930, embedded
+from nystream.lab.tasks.electricity import eia930, embedded
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "nystream" / "tasks" / "electricity" / embedded.FILE
+TARGET = Path(__file__).resolve().parents[1] / "src" / "nystream" / "lab" / "tasks" / "electricity" / embedded.FILE
 MOST = 1_500_000  # bytes
 
 

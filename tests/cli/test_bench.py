@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from nystream.bench import record
-from nystream.bench.sizes import Sizes
 from nystream.cli import main
 from nystream.cli.bench import Bench
+from nystream.lab.bench import record
+from nystream.lab.bench.sizes import Sizes
 
 TINY = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--landmarks", "3", "--ff-dim", "8"]
 TINY += ["--input-dim", "5", "--output-dim", "3", "--backend", "torch"]

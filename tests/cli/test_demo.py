@@ -12,9 +12,9 @@ from rich.console import Console
 from nystream import progress
 from nystream.cli import demo, main
 from nystream.cli.screen import fitting
-from nystream.demo import models, page, screen, summary
-from nystream.demo.summary import Cost, Line
-from nystream.demo.terminal import Keyboard, Quit
+from nystream.lab.demo import models, page, screen, summary
+from nystream.lab.demo.summary import Cost, Line
+from nystream.lab.demo.terminal import Keyboard, Quit
 
 QUICK = ["demo", "--plain", "--weeks", "1", "--epochs", "3"]
 

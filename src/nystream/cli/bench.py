@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, arg
 
-from nystream.bench import plot as plots
-from nystream.bench import record as records
-from nystream.bench import report
-from nystream.bench.run import run
-from nystream.bench.settings import PARTS, STREAMS, Settings
-from nystream.bench.sizes import Sizes
 from nystream.cli import screen
 from nystream.cli.options import usual
+from nystream.lab.bench import plot as plots
+from nystream.lab.bench import record as records
+from nystream.lab.bench import report
+from nystream.lab.bench.run import run
+from nystream.lab.bench.settings import PARTS, STREAMS, Settings
+from nystream.lab.bench.sizes import Sizes
 
 ROUNDS = Settings.rounds
 QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)

@@ -12,20 +12,20 @@ from rich.console import Console
 from rich.table import Table
 
 from nystream import files
-from nystream.bench.record import require_writable
-from nystream.bench.timing import threads
 from nystream.cli.folders import require_folder
 from nystream.cli.screen import console as standard_output
 from nystream.cli.screen import fitting
-from nystream.demo import log, models, page, screen, summary
-from nystream.demo.hours import WEEK, Stream, Tally
-from nystream.demo.summary import Line
-from nystream.demo.terminal import Keyboard, Quit, taken
 from nystream.interrupts import Interrupts
+from nystream.lab.bench.record import require_writable
+from nystream.lab.bench.timing import threads
+from nystream.lab.demo import log, models, page, screen, summary
+from nystream.lab.demo.hours import WEEK, Stream, Tally
+from nystream.lab.demo.summary import Line
+from nystream.lab.demo.terminal import Keyboard, Quit, taken
+from nystream.lab.tasks.electricity import Forecast
 from nystream.landmarks import kmeans
 from nystream.models import StreamModel
 from nystream.progress import track
-from nystream.tasks.electricity import Forecast
 
 COLUMNS = ("mse\n1e-3", "mean\nerror, GW", "multiply-\nadds", "µs\na step", "\nmemory")
 

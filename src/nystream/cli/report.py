@@ -14,16 +14,16 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from nystream import files
-from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.cli.folders import require_folder
+from nystream.lab.bench.record import require_writable
+from nystream.lab.reproduce import paper
+from nystream.lab.reproduce.report import html, markdown, numbers, plots, records
+from nystream.lab.reproduce.report.compare import comparisons, headline
+from nystream.lab.reproduce.report.document import MISSING
+from nystream.lab.reproduce.report.grouping import Table, tables
+from nystream.lab.reproduce.report.sections import document, sentence
 from nystream.progress import track
-from nystream.reproduce import paper
-from nystream.reproduce.report import html, markdown, numbers, plots, records
-from nystream.reproduce.report.compare import comparisons, headline
-from nystream.reproduce.report.document import MISSING
-from nystream.reproduce.report.grouping import Table, tables
-from nystream.reproduce.report.sections import document, sentence
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from nystream import files
-from nystream.bench.plot import BLUE, GREY, ORANGE, STYLE, require
 from nystream.data.forecast import Forecast, level
 from nystream.data.labelled import Labelled
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
+from nystream.lab.bench.plot import BLUE, GREY, ORANGE, STYLE, require
 from nystream.train import Detection, metrics
 
 SHOWN = 168  # rows at the end of the test part

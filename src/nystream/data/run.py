@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from nystream import files
-from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data import lesson
 from nystream.data.budget import EPOCHS, Plan, one_phase, two_phases
@@ -21,6 +20,7 @@ from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, MODEL, check_folder, config_text, usual_epochs
 from nystream.data.settings import Settings
 from nystream.data.table import counted
+from nystream.lab.bench.record import hardware
 from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained

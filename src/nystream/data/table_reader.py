@@ -21,7 +21,7 @@ from nystream.data import clock, numbers
 from nystream.data.reader import Policy, Reader, RecordError, check_policy, no_gaps, shown
 from nystream.data.table import empty, listed
 from nystream.data.timeline import Pace
-from nystream.tasks.electricity.features import DAY, WEEK, time_features
+from nystream.lab.tasks.electricity.features import DAY, WEEK, time_features
 
 if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable

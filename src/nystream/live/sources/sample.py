@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nystream.lab.tasks.electricity import sample
 from nystream.live.sources.formats import Parser
 from nystream.live.sources.lines import LineSource
 from nystream.live.sources.source import Raw
-from nystream.tasks.electricity import sample
 
 NAME = "sample"
 SHARE = 0.1  # of the hours, the last ones: the packaged model was not trained on them
