@@ -59,10 +59,11 @@ def record(folder):
 
 
 def bench(folder):
-    from nystream.lab.bench import record
+    from nystream import provenance
+    from nystream.files import require_writable
 
-    record.require_writable("out", folder / "bench.json")
-    record.write(folder / "bench.json", "nystream bench", {})
+    require_writable("out", folder / "bench.json")
+    provenance.write(folder / "bench.json", "nystream bench", {})
 
 
 def run(folder):

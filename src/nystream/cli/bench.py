@@ -10,10 +10,11 @@ from typing import Annotated, Literal
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, arg
 
+from nystream import plotting, provenance
 from nystream.cli import screen
 from nystream.cli.options import usual
+from nystream.files import require_writable
 from nystream.lab.bench import plot as plots
-from nystream.lab.bench import record as records
 from nystream.lab.bench import report
 from nystream.lab.bench.run import run
 from nystream.lab.bench.settings import PARTS, STREAMS, Settings
@@ -69,21 +70,19 @@ class Bench:
         settings = self.settings()
         for name, path in (("json", self.json), ("plot", self.plot)):
             if path is not None:
-                records.require_writable(name, path)
+                require_writable(name, path)
         if self.plot is not None:
-            plots.require()
-            if self.plot.suffix not in plots.FORMATS:
-                raise ValueError(f"plot={self.plot} must end in one of {', '.join(plots.FORMATS)}")
+            plotting.require_for(self.plot)
             if not {"model", "streams"} & set(settings.parts):
                 raise ValueError(f"plot={self.plot} needs the part model or streams, and parts={self.parts}")
         figures = run(settings, show=False if self.plain else None)
         # Files first: whoever reads the tables may leave before the end of them.
         if self.json is not None:
-            records.write(self.json, self.command(), figures)
+            provenance.write(self.json, self.command(), figures)
         if self.plot is not None:
-            plots.draw(records.header(self.command()) | figures, self.plot)
+            plots.draw(provenance.header(self.command()) | figures, self.plot)
         console = screen.console(self.plain)
-        hardware = records.hardware()
+        hardware = provenance.hardware()
         console.print(
             f"{hardware['cpu']}, {hardware['cores']} cores, torch {hardware['torch']}, "
             f"numba {hardware['numba'] or 'not installed'}; {figures['seconds']:.0f} s\n",

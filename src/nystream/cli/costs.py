@@ -19,7 +19,7 @@ import nystream.costs as costs
 from nystream import files
 from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables
-from nystream.lab.bench.record import require_writable
+from nystream.files import require_writable
 
 ENDS = ("co-full-retro", "nystrom-fixed", "co-cont-retro")  # of the groups of the nine
 Block = tuple[str, Table, list[str]]  # title, table, notes

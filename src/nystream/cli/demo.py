@@ -11,12 +11,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nystream import files
+from nystream import files, plotting
 from nystream.cli.folders import require_folder
 from nystream.cli.screen import console as standard_output
 from nystream.cli.screen import fitting
+from nystream.files import require_writable
 from nystream.interrupts import Interrupts
-from nystream.lab.bench.record import require_writable
 from nystream.lab.bench.timing import threads
 from nystream.lab.demo import log, models, page, screen, summary
 from nystream.lab.demo.hours import WEEK, Stream, Tally
@@ -91,7 +91,7 @@ class Demo:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
             raise ValueError(f"seconds={self.seconds:g} must be a number above 0")
         kmeans.require()
-        page.require()
+        plotting.require("the page")
         require_folder("out", self.out)
         report = self.out / "report.html"
         require_writable("out", report)

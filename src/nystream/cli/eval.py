@@ -17,7 +17,7 @@ from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
 from nystream.data.run import evaluate, plain_numbers
 from nystream.data.run_folder import info_of
-from nystream.lab.bench.record import require_writable
+from nystream.files import require_writable
 from nystream.live import models
 
 

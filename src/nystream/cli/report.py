@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 from nystream import files
 from nystream.cli import screen
 from nystream.cli.folders import require_folder
-from nystream.lab.bench.record import require_writable
+from nystream.files import require_writable
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import html, markdown, numbers, plots, records
 from nystream.lab.reproduce.report.compare import comparisons, headline

@@ -16,7 +16,7 @@ from nystream.data.reader import Policy, reader_from_dict
 from nystream.data.sounds import SoundReader
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
-from nystream.lab.bench.record import require_writable
+from nystream.files import require_writable
 from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow

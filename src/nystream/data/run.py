@@ -20,10 +20,10 @@ from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, MODEL, check_folder, config_text, usual_epochs
 from nystream.data.settings import Settings
 from nystream.data.table import counted
-from nystream.lab.bench.record import hardware
 from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
+from nystream.provenance import hardware
 from nystream.train import TrainConfig, checkpoint, fit, fix_landmarks, predict
 from nystream.train.data import StreamData
 from nystream.train.distributed import alone_in

@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 
-from nystream.lab.bench import floor, record, timing
+from nystream import provenance
+from nystream.lab.bench import floor, timing
 from nystream.lab.bench.sizes import Sizes, build_model
 from nystream.stream import StreamPool
 
@@ -74,7 +75,7 @@ def test_what_a_step_reads():
 
 def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_COMMIT", "abc")
-    path = record.write(tmp_path / "a.json", "nystream bench", {"figure": 1.5})
+    path = provenance.write(tmp_path / "a.json", "nystream bench", {"figure": 1.5})
     found = json.loads(path.read_text())
     assert (found["command"], found["commit"], found["figure"]) == ("nystream bench", "abc", 1.5)
     assert {"cpu", "cores", "threads", "torch", "numba", "python", "system", "nystream"} == set(found["hardware"])
@@ -82,11 +83,11 @@ def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):
 
 def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
     monkeypatch.delenv("GIT_COMMIT", raising=False)
-    assert record.commit()
+    assert provenance.commit()
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / "version.py").touch()
-    monkeypatch.setattr(record, "PACKAGE", tmp_path)
-    assert record.commit() == "unknown"  # somebody else's repository, in which it is installed
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    assert provenance.commit() == "unknown"  # somebody else's repository, in which it is installed
 
 
 def test_importing_nystream_brings_none_of_it():

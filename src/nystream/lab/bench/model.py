@@ -10,11 +10,11 @@ from torch import Tensor
 from nystream.lab.bench import check, floor
 from nystream.lab.bench.contenders import FAMILIES, Contender, Pooled, Stepped
 from nystream.lab.bench.peers import ContinualInference, RingCache, WindowRecompute
-from nystream.lab.bench.record import installed
 from nystream.lab.bench.settings import Advance, Part, Settings, Target
 from nystream.lab.bench.sizes import Sizes, build_model, tokens, twin
 from nystream.lab.bench.timing import Job, measure
 from nystream.models.stream_model import StreamModel
+from nystream.provenance import installed
 
 TOKENS = 64  # different tokens that are fed in turn
 POOL, POOL_2 = "nystream pool, co-fixed", "nystream pool, co-fixed, 2 blocks"

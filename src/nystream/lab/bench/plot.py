@@ -6,21 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nystream import files
+from nystream.plotting import BLUE, GREY, ORANGE, RED, SKY, STYLE, new_figure, require
 
-FORMATS = (".pdf", ".png", ".svg")
-# Told apart by everybody, and in grey.
-BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#3A9BD9", "#E69F00", "#D55E00", "#555555"
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "nystream",  # the same figure gives the same file
-}
 CURVES = (
     ("push_many_steps_per_second", "pool, push_many", BLUE, "o"),
     ("one_by_one_steps_per_second", "pool, push one by one", SKY, "s"),
@@ -28,27 +15,16 @@ CURVES = (
 )
 
 
-def require() -> None:
-    """Fail before the run, not after it."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a plot needs matplotlib: pip install 'nystream[plot]'", name="matplotlib") from error
-
-
 def draw(record: dict[str, Any], path: Path) -> None:
     """Write the figure; the ending of `path` picks the format."""
     require()
     import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     panels = [draw for part, draw in (("model", _latency), ("streams", _throughput)) if part in record]
     if not panels:
         raise ValueError("a plot shows the parts model and streams, and this run had neither")
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.6 * len(panels), 4.4), layout="constrained")
-        FigureCanvasAgg(figure)  # no window, whatever the user's backend
+        figure = new_figure(figsize=(5.6 * len(panels), 4.4))
         for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             panel(axis, record)
         hardware = record.get("hardware", {})

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from nystream.lab.bench.record import hardware
 from nystream.lab.demo.hours import WEEK, Hour, Tally
 from nystream.lab.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW
 from nystream.lab.demo.summary import Line
@@ -23,7 +22,9 @@ from nystream.lab.reproduce.report.document import (
     Section,
     Sources,
 )
-from nystream.lab.reproduce.report.plots import BLUE, GREY, INK, PAGE, RED, Plot, drawn
+from nystream.lab.reproduce.report.plots import GREY, INK, PAGE, Plot, drawn
+from nystream.plotting import BLUE, RED
+from nystream.provenance import hardware
 
 SHOWN = 14 * 24  # hours of the plot
 EVERY = 6  # hours between two marks of forecasts
@@ -47,16 +48,6 @@ table { width: 100%; }
 }
 """
 BROAD, SLIM = 7.6, 4.4  # inches
-
-
-def require() -> None:
-    """Fail before anything is trained."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the page needs matplotlib: pip install 'nystream[plot]'", name="matplotlib"
-        ) from error
 
 
 def render(lines: Sequence[Line], tally: Tally, notes: tuple[str, ...], command: str) -> str:

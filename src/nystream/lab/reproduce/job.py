@@ -15,7 +15,7 @@ import torch
 
 import nystream.costs as costs
 import nystream.state as states
-from nystream.lab.bench import record as origin
+from nystream import provenance
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import Loaded, Problem, Run, problem
 from nystream.lab.reproduce.store import Record
@@ -101,7 +101,7 @@ class Job:
                 "seconds": round(trained.seconds, 1),
                 "device": torch.cuda.get_device_name() if self.device.startswith("cuda") else "CPU",
             },
-            **origin.header(self.command),
+            **provenance.header(self.command),
         }
 
 
@@ -121,7 +121,7 @@ def run_baseline(job: Job, name: str) -> Record:
     found = load(job).baseline(name, job.splits)
     metrics = summaries([dict(scores) for scores in found.scores])
     results = {"metric": next(iter(metrics)), "metrics": metrics, "chosen": dict(found.chosen)}
-    return wanted_baseline(job, name) | results | origin.header(job.command)
+    return wanted_baseline(job, name) | results | provenance.header(job.command)
 
 
 def load(job: Job) -> Loaded:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from nystream.lab.bench import record as origin
+from nystream import provenance
 from nystream.lab.bench.timing import Job, Times, measure, threads
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import problem
@@ -45,7 +45,7 @@ def time_steps(records: Sequence[Record], command: str, show: bool | None = None
             "backend": pool.backend,
             "bytes_per_stream": pool.bytes_per_stream,
             "relative": pushes[whole][0].median / times.median,
-            **origin.header(command),
+            **provenance.header(command),
         }
         found.append(record | {"step": step})
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.lab.tasks.audio.folder import require
+from nystream.data.audio_file import require
 from nystream.live.sources.source import Raw, Source
 
 SECONDS = 0.1  # of a chunk

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from nystream.lab.tasks.audio import Embedder, LogMel
+from nystream.data.mel import LogMel
+from nystream.lab.tasks.audio import Embedder
 
 RATE = 16000
 

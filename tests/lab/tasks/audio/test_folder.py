@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nystream.lab.tasks import audio
-from nystream.lab.tasks.audio.folder import read
+from nystream.data.audio_file import read
 
 from .conftest import RATE, Means, tone
 

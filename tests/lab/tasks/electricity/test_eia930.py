@@ -1,11 +1,10 @@
 """The ready file of EIA-930, and the slice of it that comes with the package."""
 
-from importlib.resources import files
-
 import numpy as np
 import pytest
 import torch
 
+from nystream.data.sample import FILE
 from nystream.lab.tasks.electricity import eia930, embedded, forecast, sample
 
 
@@ -82,9 +81,8 @@ def test_the_sample_needs_no_data_set(monkeypatch):
 
 
 def test_the_sample_is_small_and_attributed():
-    folder = files("nystream.lab.tasks.electricity")
-    assert len((folder / embedded.FILE).read_bytes()) < 1_500_000
-    words = (folder / "sample.LICENSE.txt").read_text()
+    assert len(FILE.read_bytes()) < 1_500_000
+    words = FILE.with_name("sample.LICENSE.txt").read_text()
     assert "CC BY 4.0" in words
     assert "Scientific Data 7, 155" in words
     assert "CC BY 4.0" in (sample.__doc__ or "")

@@ -1,4 +1,4 @@
-"""Time embeddings, targets ahead, and a split in which nothing of the future is seen."""
+"""Targets ahead, and a split in which nothing of the future is seen."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nystream as ns
-from nystream.lab.tasks.electricity import Series, forecast, time_features
+from nystream.data.calendar import time_features
+from nystream.lab.tasks.electricity import Series, forecast
 from nystream.train import Forecasting, evaluate
 
 
@@ -15,26 +16,6 @@ def series(rows=200, names=3, minutes=60, start="2021-03-01T00:00"):
     values = np.random.default_rng(0).integers(1, 1000, (rows, names)).astype(np.float32)
     time = np.datetime64(start, "m") + np.arange(rows) * np.timedelta64(minutes, "m")
     return Series(values, time, tuple(f"area{j}" for j in range(names)), np.ones((rows, names), bool))
-
-
-@pytest.mark.parametrize("minutes", [5, 15, 60, 360])
-def test_time_features_repeat_with_the_day_and_the_week(minutes):
-    held = time_features(series(2 * 7 * 24 * 60 // minutes, 1, minutes).time)
-    day, week = 24 * 60 // minutes, 7 * 24 * 60 // minutes
-    np.testing.assert_allclose(held[day:, :2], held[:-day, :2], atol=1e-12)
-    np.testing.assert_allclose(held[week:, 2:], held[:-week, 2:], atol=1e-12)
-    np.testing.assert_allclose(held[:, ::2] ** 2 + held[:, 1::2] ** 2, 1)
-    assert len(np.unique(held[:week].round(9), axis=0)) == week  # every time of the week has its own
-
-
-def test_time_features_are_of_the_time_and_not_of_the_unit():
-    stamps = np.array(["2021-03-01T00:00", "2021-03-01T06:00", "2021-03-08T06:00"], "datetime64[m]")
-    held = time_features(stamps)
-    np.testing.assert_allclose(held[0, :2], [0, 1], atol=1e-12)  # midnight
-    np.testing.assert_allclose(held[1, :2], [1, 0], atol=1e-12)  # a quarter of a day later
-    np.testing.assert_allclose(held[1], held[2], atol=1e-12)  # a week later
-    for unit in ("s", "ms", "ns"):
-        np.testing.assert_array_equal(time_features(stamps.astype(f"datetime64[{unit}]")), held)
 
 
 @given(st.integers(12, 300), st.integers(1, 4), st.sampled_from([(60, 1), (15, 1), (60, 3), (30, 0.5)]))
@@ -173,13 +154,6 @@ def test_refuses(options, what):
 def test_refuses_lags_from_before_a_short_series():
     with pytest.raises(ValueError, match=r"series has 100 rows, too few .* and tokens of 169 rows before"):
         forecast(series(100), tokens="lags")
-
-
-def test_refuses_times_that_are_none():
-    with pytest.raises(ValueError, match="must be datetime64"):
-        time_features(np.arange(3))
-    with pytest.raises(ValueError, match="NaT"):
-        time_features(np.array(["2021-01-01", "NaT"], "datetime64[s]"))
 
 
 def test_a_series_refuses_what_does_not_fit():

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nystream.data.calendar import DAY, WEEK
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems.problem import Baseline, Loaded, Problem, Run
 from nystream.lab.tasks.electricity import Forecast, baselines, eia930, forecast
-from nystream.lab.tasks.electricity.features import DAY, WEEK
 from nystream.train import Forecasting, TrainConfig
 from nystream.train.data import fingerprint
 

@@ -12,16 +12,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nystream import files
+from nystream import files, plotting
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import compare
 from nystream.lab.reproduce.report.compare import Comparison, blocks
 from nystream.lab.reproduce.report.grouping import Table
 from nystream.lab.reproduce.report.labels import place
 from nystream.lab.reproduce.report.records import Record
+from nystream.plotting import BLUE, RED
 
 DPI = 150  # of the layout too: hinted letters are wider or narrower at another, and labels placed by them clash
-BLUE, RED, GREY = "#0072B2", "#D55E00", "#767676"
+GREY = "#767676"
 # Drawn in place of the page's own colours, and replaced by them in the HTML page, which may be dark.
 INK, LINE, PAGE = "#1b1f24", "#dfe2e6", "#fefefe"
 VARIABLES = {
@@ -49,27 +50,18 @@ CURVES = (
     ("co-cont-single", ":", "o"),
 )
 SCALES = 3  # a group of differences that reaches so many times as far as another has an axis of its own
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
+STYLE = plotting.STYLE | {
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
     "axes.axisbelow": True,
     "figure.facecolor": PAGE,
     "axes.facecolor": "none",
     "savefig.facecolor": PAGE,
     "grid.color": LINE,
     "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "nystream",  # the same figure gives the same file
 }
 
 
@@ -84,12 +76,7 @@ class Plot(NamedTuple):
 
 def require() -> None:
     """Fail before anything is written."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "plots need matplotlib: pip install 'nystream[plot]', or --no-plots leaves them out", name="matplotlib"
-        ) from error
+    plotting.require("the report", ", or --no-plots leaves the plots out")
 
 
 def drawable(table: Table) -> dict[str, Plot]:
@@ -154,11 +141,7 @@ def drawn(plot: Plot) -> Drawn:
 
 def filled(plot: Plot) -> Any:
     """The plot as a matplotlib figure."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained", dpi=DPI)
-    FigureCanvasAgg(figure)  # no window, whatever the user's backend
+    figure = plotting.new_figure(dpi=DPI)
     plot.fill(figure)
     return figure
 

@@ -4,7 +4,6 @@ from nystream.lab.tasks.audio.baseline import mean_token_accuracy
 from nystream.lab.tasks.audio.embed import Embedder, VGGish, YAMNet, parameters_of
 from nystream.lab.tasks.audio.folder import AudioFolder, Skipped, Track
 from nystream.lab.tasks.audio.load import embed_folder, load
-from nystream.lab.tasks.audio.mel import LogMel
 from nystream.lab.tasks.audio.splits import Split
 from nystream.lab.tasks.audio.tokens import GenreTokens, load_tokens
 
@@ -12,7 +11,6 @@ __all__ = [
     "AudioFolder",
     "Embedder",
     "GenreTokens",
-    "LogMel",
     "Skipped",
     "Split",
     "Track",

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nystream.lab.tasks.audio.folder import SAMPLE_RATE
-from nystream.lab.tasks.audio.mel import BANDS, FRAME, HOP, VGGISH_OFFSET, YAMNET_OFFSET, LogMel
+from nystream.data.audio_file import SAMPLE_RATE
+from nystream.data.mel import BANDS, FRAME, HOP, VGGISH_OFFSET, YAMNET_OFFSET, LogMel
 from nystream.lab.tasks.audio.weights import assign, read_weights
 
 FRAMES = 96  # of a token

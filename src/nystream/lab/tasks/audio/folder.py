@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.audio_file import SAMPLE_RATE, read, require
 from nystream.progress import track
 
 log = logging.getLogger("nystream")
 
-SAMPLE_RATE = 16000  # that of VGGish and YAMNet
 SECONDS = 30.0  # of a track
-ENOUGH = 0.9  # of a track's length; what little is missing after that is filled with silence
 SUFFIXES = (".au", ".wav")
 
 
@@ -85,42 +82,7 @@ class AudioFolder:
                 advance(note=f"{len(self.skipped)} skipped" if self.skipped else "")
 
 
-def read(path: Path, length: int) -> NDArray[Any]:
-    """`length` samples of a file at 16 kHz in mono; ValueError with the reason where it cannot be used."""
-    import soundfile
-    import soxr
-
-    try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)  # [T, channels]
-    except (soundfile.SoundFileError, OSError) as error:
-        reason = str(getattr(error, "error_string", error))  # without the path
-        raise ValueError(f"broken: {reason.rstrip('.')}") from error
-    if not len(samples):
-        raise ValueError("empty: it has no samples")
-    if not np.isfinite(samples).all():
-        raise ValueError("broken: it has samples that are not finite")
-    mono = samples.mean(1, dtype=np.float32)
-    if rate != SAMPLE_RATE:
-        mono = soxr.resample(mono, rate, SAMPLE_RATE, quality="HQ")
-    if len(mono) < ENOUGH * length:
-        raise ValueError(
-            f"too short: {len(mono) / SAMPLE_RATE:.2f} s of {length / SAMPLE_RATE:g} s, and {ENOUGH:.0%} are needed"
-        )
-    return np.pad(mono[:length], (0, max(0, length - len(mono))))
-
-
 def track_name(path: Path) -> str:
     """The file's name, after its genre unless it begins with it as GTZAN's names do: "blues.00000"."""
     genre = path.parent.name
     return path.stem if path.stem.startswith(f"{genre}.") else f"{genre}/{path.stem}"
-
-
-def require() -> None:
-    """Refuse early where a package that reads audio is missing."""
-    for name in ("soundfile", "soxr"):
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"reading audio needs {error.name}: pip install 'nystream[audio]'", name=error.name
-            ) from error

@@ -1,7 +1,7 @@
 """Electricity: total demand a while ahead, from the demand of every area or customer and the time."""
 
 from nystream.lab.tasks.electricity.embedded import sample
-from nystream.lab.tasks.electricity.features import Forecast, forecast, time_features
+from nystream.lab.tasks.electricity.features import Forecast, forecast
 from nystream.lab.tasks.electricity.series import Series
 
-__all__ = ["Forecast", "Series", "forecast", "sample", "time_features"]
+__all__ = ["Forecast", "Series", "forecast", "sample"]

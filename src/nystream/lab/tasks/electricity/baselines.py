@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nystream.lab.tasks.electricity.features import DAY, WEEK, Forecast
+from nystream.data.calendar import DAY, WEEK
+from nystream.lab.tasks.electricity.features import Forecast
 from nystream.layers.scaler import Scaler
 from nystream.train import Forecasting
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.resources import as_file, files
-
+from nystream.data.sample import FILE
 from nystream.lab.tasks.electricity.eia930 import read
 from nystream.lab.tasks.electricity.series import Series
-
-FILE = "sample.npz"  # sample.LICENSE.txt says whose it is
 
 # fmt: off
 AREAS = (
@@ -35,5 +32,4 @@ def sample() -> Series:
         >>> series.values.shape, str(series.time[0])
         ((26304, 24), '2022-01-01T00:00')
     """
-    with as_file(files("nystream.lab.tasks.electricity") / FILE) as path:
-        return read(path)
+    return read(FILE)

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nystream.lab.tasks.audio.folder import SAMPLE_RATE
+from nystream.data.audio_file import SAMPLE_RATE
 
 FRAME = 400  # samples: 25 ms
 HOP = 160  # samples: 10 ms
@@ -50,11 +50,6 @@ class LogMel(nn.Module):
         frames = samples.unfold(-1, FRAME, HOP) * self.window  # [..., frames, 400]
         magnitudes = torch.fft.rfft(frames, n=POINTS).abs()  # [..., frames, 257]
         return (magnitudes @ self.bands + self.offset).log()
-
-
-def frames_in(samples: int) -> int:
-    """How many whole frames fit in so many samples."""
-    return max(0, 1 + (samples - FRAME) // HOP)
 
 
 def mel_bands() -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from nystream import files
 from nystream.version import __version__
 
-PACKAGE = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parent
 
 
 def header(command: str) -> dict[str, Any]:
@@ -28,21 +28,6 @@ def write(path: Path, command: str, figures: Mapping[str, Any]) -> Path:
     text = json.dumps(header(command) | dict(figures), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     files.write_text(path, text)
     return path
-
-
-def require_writable(name: str, path: Path) -> None:
-    """Fail before the run, not after it, where its file could not be written."""
-    if not path.resolve().parent.is_dir():
-        raise FileNotFoundError(f"{name}={path}: its folder does not exist; make it first")
-    if os.path.isdir(path):  # which, unlike Path.is_dir, bears every name
-        raise IsADirectoryError(f"{name}={path} is a folder, but must be a file")
-    if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
-        raise PermissionError(f"{name}={path} is there and is no file that may be written over")
-    try:
-        with files.working_folder(path):
-            pass
-    except OSError as error:
-        raise OSError(f"{name}={path} cannot be written: {error.strerror}") from error
 
 
 def hardware() -> dict[str, Any]:
