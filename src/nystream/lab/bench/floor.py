@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from nystream.lab.bench.timing import Job, measure
+from nystream.layers.attention import MultiheadAttention
 from nystream.models.stream_model import StreamModel
 
 PACKED, HELD = "the packed weights of the kernel", "the weights of the model"
@@ -35,11 +36,11 @@ def weights(model: StreamModel, backend: Any) -> tuple[str, int]:
 
 def held_bytes(model: StreamModel) -> int:
     """Weights, landmarks, Γ†, and one row of the positions."""
-    table = model.positions.table.nbytes if model.positions.kind != "none" else 0
-    held = sum(x.nbytes for x in (*model.parameters(), *model.encoder.buffers()))
-    if model.positions.kind == "sinusoidal":
-        table = 0  # no parameter
-    return held - table + (table // model.positions.num_positions)
+    attentions = (module for module in model.modules() if isinstance(module, MultiheadAttention))
+    inverses = [attention.gamma_pinv for attention in attentions if attention.config.fixed]
+    table = getattr(model.positions, "table", None)
+    tensors = (*model.parameters(), *model.encoder.buffers(), *inverses)
+    return sum(x.nbytes for x in tensors if x is not table) + (0 if table is None else table[0].nbytes)
 
 
 def read_jobs(sizes: dict[str, int]) -> dict[str, Job]:

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nystream.lab.tasks import audio
 from nystream.data.audio_file import read
+from nystream.lab.tasks import audio
 
 from .conftest import RATE, Means, tone
 
