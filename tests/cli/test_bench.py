@@ -10,7 +10,7 @@ import pytest
 from nystream.cli import main
 from nystream.cli.bench import Bench
 from nystream.files import require_writable
-from nystream.lab.bench.sizes import Sizes
+from nystream.lab.bench.sizes import ModelSizes
 
 TINY = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--landmarks", "3", "--ff-dim", "8"]
 TINY += ["--input-dim", "5", "--output-dim", "3", "--backend", "torch"]
@@ -97,7 +97,7 @@ def test_help_names_every_option(capsys):
     assert main(["bench", "--help"]) == 0
     out = capsys.readouterr().out
     options = ["parts", "streams", "threads", "rounds", "json", "plot", "quick"]
-    options += [size.name.replace("_", "-") for size in dataclasses.fields(Sizes)]
+    options += [size.name.replace("_", "-") for size in dataclasses.fields(ModelSizes)]
     for option in options:
         assert f"--{option} " in out
 

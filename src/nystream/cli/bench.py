@@ -17,10 +17,10 @@ from nystream.files import require_writable
 from nystream.lab.bench import plot as plots
 from nystream.lab.bench import report
 from nystream.lab.bench.run import run
-from nystream.lab.bench.settings import PARTS, STREAMS, Settings
-from nystream.lab.bench.sizes import Sizes
+from nystream.lab.bench.settings import PARTS, STREAMS, BenchSettings
+from nystream.lab.bench.sizes import ModelSizes
 
-ROUNDS = Settings.rounds
+ROUNDS = BenchSettings.rounds
 QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 
 
@@ -36,7 +36,7 @@ class Bench:
     parts: Annotated[str, usual("all", "LIST")] = ",".join(PARTS)
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
     one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
-    sizes: OmitArgPrefixes[Sizes] = field(default_factory=Sizes)
+    sizes: OmitArgPrefixes[ModelSizes] = field(default_factory=ModelSizes)
     streams: Annotated[str | None, usual(",".join(map(str, STREAMS)), "LIST")] = None
     """Numbers of streams."""
     threads: Annotated[int, usual("all cores", "N")] = 0
@@ -56,7 +56,7 @@ class Bench:
     plain: bool = False
     """No colours and no progress bar, as in a pipe."""
 
-    def settings(self) -> Settings:
+    def settings(self) -> BenchSettings:
         """Checked, so that nothing fails after minutes."""
         rounds, streams = self.rounds, () if self.streams is None else numbers("streams", self.streams)
         if rounds is None:
@@ -64,7 +64,7 @@ class Bench:
         if self.streams is None:
             streams = QUICK_STREAMS if self.quick else STREAMS
         parts = tuple(part.strip() for part in self.parts.split(",") if part.strip())
-        return Settings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
+        return BenchSettings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
 
     def run(self) -> None:
         settings = self.settings()

@@ -166,7 +166,7 @@ def tables_record(name: str) -> dict[str, Any]:
 
 def printed_table(record: Mapping[str, Any]) -> Block:
     table = _table(("variant",), ("blocks", "M", "formula", "ours", "ratio", "formula", "ours"))
-    cells = [tables.Cell(**cell) for cell in record["cells"]]
+    cells = [tables.PrintedCell(**cell) for cell in record["cells"]]
     odd = [cell for cell in cells if not cell.follows]
     for millions, ratio in zip(cells[::2], cells[1::2], strict=True):
         row = [millions.variant, str(millions.layers)]

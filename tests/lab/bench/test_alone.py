@@ -8,10 +8,10 @@ import torch
 
 from nystream import testing
 from nystream.lab.bench import alone, check
-from nystream.lab.bench.settings import Settings
-from nystream.lab.bench.sizes import Sizes, build_attention
+from nystream.lab.bench.settings import BenchSettings
+from nystream.lab.bench.sizes import ModelSizes, build_attention
 
-TINY = Sizes(window=7, embed_dim=8, num_heads=2, landmarks=3)
+TINY = ModelSizes(window=7, embed_dim=8, num_heads=2, landmarks=3)
 
 
 def install(monkeypatch, kernel):
@@ -22,7 +22,7 @@ def install(monkeypatch, kernel):
 
 def compare():
     with torch.inference_mode():
-        return alone.compare(TINY, Settings(sizes=TINY, rounds=2), lambda: None)
+        return alone.compare(TINY, BenchSettings(sizes=TINY, rounds=2), lambda: None)
 
 
 def test_every_contender_is_in_the_table_with_its_error(monkeypatch, kernel_in_torch):

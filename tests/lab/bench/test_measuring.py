@@ -10,13 +10,13 @@ import torch
 
 from nystream import provenance
 from nystream.lab.bench import floor, timing
-from nystream.lab.bench.sizes import Sizes, build_model
+from nystream.lab.bench.sizes import ModelSizes, build_model
 from nystream.stream import StreamPool
 
 
 def test_jobs_take_turns():
     calls = []
-    jobs = {name: timing.Job(lambda x, name=name: calls.append((name, x)), [(0,), (1,), (2,)]) for name in "ab"}
+    jobs = {name: timing.TimedCall(lambda x, name=name: calls.append((name, x)), [(0,), (1,), (2,)]) for name in "ab"}
     took = timing.collect(jobs, rounds=2, block=2)
     assert calls == [(name, x % 3) for turn in range(3) for name in "ab" for x in (2 * turn, 2 * turn + 1)]
     assert {name: [len(turn) for turn in turns] for name, turns in took.items()} == {"a": [2, 2], "b": [2, 2]}
@@ -30,7 +30,7 @@ def test_a_slow_job_sits_out_some_rounds(monkeypatch):
         now += seconds
 
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now)
-    jobs = {"slow": timing.Job(wait, [(1.0,)]), "fast": timing.Job(wait, [(1e-3,)])}
+    jobs = {"slow": timing.TimedCall(wait, [(1.0,)]), "fast": timing.TimedCall(wait, [(1e-3,)])}
     times = timing.measure(jobs, rounds=30, seconds=6.0)
     assert times["slow"].steps == 3
     assert times["slow"].median == pytest.approx(1.0)
@@ -48,7 +48,7 @@ def test_garbage_and_threads_are_as_before():
     seen = []
     before = torch.get_num_threads()
     with timing.threads(2):
-        timing.collect({"a": timing.Job(lambda: seen.append((gc.isenabled(), torch.get_num_threads())))}, 1, 1)
+        timing.collect({"a": timing.TimedCall(lambda: seen.append((gc.isenabled(), torch.get_num_threads())))}, 1, 1)
     assert seen == [(False, 2)] * 2
     assert gc.isenabled()
     assert torch.get_num_threads() == before
@@ -60,7 +60,7 @@ def test_the_floor_is_positive_and_grows_with_what_is_read():
 
 
 def test_what_a_step_reads():
-    sizes = Sizes()
+    sizes = ModelSizes()
     d, ff, m, heads = sizes.embed_dim, sizes.ff_dim, sizes.landmarks, sizes.num_heads
     projections = 4 * d * (d + 1) + sizes.input_dim * d + d + (d + 1) * sizes.output_dim
     block = d * ff + ff + ff * d + d + 3 * 2 * d

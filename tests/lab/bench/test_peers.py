@@ -7,9 +7,9 @@ from nystream import testing
 from nystream.lab.bench import check
 from nystream.lab.bench.contenders import FAMILIES, Pooled, Stepped
 from nystream.lab.bench.peers import ContinualInference, RingCache, WindowRecompute
-from nystream.lab.bench.sizes import Sizes, build_model, double, tokens, twin
+from nystream.lab.bench.sizes import ModelSizes, build_model, double, tokens, twin
 
-TINY = Sizes(window=7, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
+TINY = ModelSizes(window=7, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
 
 
 @pytest.fixture(autouse=True)

@@ -9,21 +9,21 @@ from rich.console import Console
 
 from nystream.lab.bench import alone, plot, report, window
 from nystream.lab.bench.run import run
-from nystream.lab.bench.settings import PARTS, Settings, Target
-from nystream.lab.bench.sizes import Sizes
+from nystream.lab.bench.settings import PARTS, BenchSettings, SpeedTarget
+from nystream.lab.bench.sizes import ModelSizes
 
-TINY = Sizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
+TINY = ModelSizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
 
 
 @pytest.fixture(scope="module")
 def record(kernel_in_torch):
     with pytest.MonkeyPatch.context() as patch:
-        large = Sizes(window=20, embed_dim=8, num_heads=2, landmarks=3, ff_dim=8)
+        large = ModelSizes(window=20, embed_dim=8, num_heads=2, landmarks=3, ff_dim=8)
         for module in (alone, window):
             patch.setattr(module, "LARGE", large)
             patch.setattr(module, "kernel", kernel_in_torch)
         patch.setattr(window, "WINDOWS", (8, 20))
-        return run(Settings(TINY, streams=(1, 3), rounds=8, threads=1, backend="torch"))
+        return run(BenchSettings(TINY, streams=(1, 3), rounds=8, threads=1, backend="torch"))
 
 
 def test_every_part_is_in_the_record(record):
@@ -70,12 +70,12 @@ def test_streams_phases_window_and_overhead(record):
 
 def test_targets_are_for_the_default_sizes(monkeypatch):
     """Compiled ones, so that nothing but the sizes stands against them."""
-    settings = Settings(TINY, parts=("phases", "overhead", "model"), rounds=5, backend="numba", quick=True)
+    settings = BenchSettings(TINY, parts=("phases", "overhead", "model"), rounds=5, backend="numba", quick=True)
     record = run(settings)
     assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}
     assert record["model"]["floor"]["reads"] == "the packed weights of the kernel"
     assert record["targets"] == []
-    monkeypatch.setattr(Settings, "promised", True)
+    monkeypatch.setattr(BenchSettings, "promised", True)
     assert len(run(dataclasses.replace(settings, parts=("phases", "overhead")))["targets"]) == 2
 
 
@@ -89,7 +89,7 @@ def test_the_tables_fit(record, width):
     slow = record["model"]["rows"][0]
     slow |= {"median_microseconds": 123_456.0, "p99_microseconds": 123_456.0, "worst_microseconds": 1_234_567.0}
     slow |= {"ratio": 12_345.0, "bytes_per_stream": 123_400_000}
-    targets = [Target("a promise", 7.0, 6, True).to_dict(), Target("another", 3.5, 3, False, "µs").to_dict()]
+    targets = [SpeedTarget("a promise", 7.0, 6, True).to_dict(), SpeedTarget("another", 3.5, 3, False, "µs").to_dict()]
     console = Console(width=width, color_system=None, file=io.StringIO())
     for part in report.lines(record | {"targets": targets}):
         console.print(part)
@@ -116,14 +116,14 @@ def test_a_figure_of_nothing_is_refused(record, tmp_path):
 
 def test_too_many_streams_for_the_memory_are_left_out(monkeypatch):
     monkeypatch.setattr("nystream.lab.bench.streams.free_memory", lambda: 1000.0)
-    record = run(Settings(TINY, parts=("streams",), streams=(1, 100), rounds=8, backend="torch"))
+    record = run(BenchSettings(TINY, parts=("streams",), streams=(1, 100), rounds=8, backend="torch"))
     assert not record["streams"]["rows"]
     assert [row["streams"] for row in record["streams"]["skipped"]] == [1, 100]
 
 
 def test_without_the_package_the_table_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("nystream.lab.bench.model.installed", lambda package: None)
-    record = run(Settings(TINY, parts=("model",), rounds=1, backend="torch"))
+    record = run(BenchSettings(TINY, parts=("model",), rounds=1, backend="torch"))
     assert not [row for row in record["model"]["rows"] if row["name"].startswith("continual")]
     notes = [note for _, _, notes in report.blocks(record) for note in notes]
     assert "continual-inference: not here; pip install continual-inference" in notes

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nystream.lab.demo import models
-from nystream.lab.demo.hours import Stream, Tally
+from nystream.lab.demo.hours import DemandStream, Tally
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def learned(problem):
 @pytest.fixture
 def stream(problem, learned):
     """Two held-out weeks."""
-    return Stream(problem, learned["co-fixed-single"], weeks=2)
+    return DemandStream(problem, learned["co-fixed-single"], weeks=2)
 
 
 @pytest.fixture

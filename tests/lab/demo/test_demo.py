@@ -10,7 +10,7 @@ import torch
 
 from nystream import costs
 from nystream.lab.demo import page, summary
-from nystream.lab.demo.hours import Stream, Tally
+from nystream.lab.demo.hours import DemandStream, Tally
 from nystream.lab.demo.models import WINDOW, errors
 from nystream.lab.demo.summary import NAMES
 
@@ -51,7 +51,7 @@ def test_the_tally_is_the_mean_so_far(tally):
 
 
 def test_more_weeks_than_there_are_give_all_of_them(problem, learned):
-    assert len(Stream(problem, learned["co-fixed-single"], weeks=1000)) == len(problem.test.x)
+    assert len(DemandStream(problem, learned["co-fixed-single"], weeks=1000)) == len(problem.test.x)
 
 
 def test_full_attention_and_its_continual_twin_answer_the_same(problem, learned):
@@ -89,7 +89,7 @@ def test_the_notes_say_what_is_counted(problem, lines):
 @pytest.fixture(scope="module")
 def text(problem, learned, lines):
     tally = Tally()
-    for hour in Stream(problem, learned["co-fixed-single"], weeks=1):
+    for hour in DemandStream(problem, learned["co-fixed-single"], weeks=1):
         tally.add(hour)
     return page.render(lines, tally, summary.notes(problem, lines), "nystream demo")
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from nystream.lab.reproduce.report import html, markdown, plots
-from nystream.lab.reproduce.report.document import Column, Document, Figure, Grid, Paragraph, Row, Section, Sources
+from nystream.lab.reproduce.report.document import (
+    Document,
+    Figure,
+    Grid,
+    GridColumn,
+    GridRow,
+    Paragraph,
+    Section,
+    Sources,
+)
 from nystream.lab.reproduce.report.grouping import tables
 from nystream.lab.reproduce.report.records import parse
 from nystream.lab.reproduce.report.sections import document
@@ -147,7 +156,7 @@ def test_a_page_for_the_docs(everything):
 
 def test_what_comes_from_outside_is_escaped():
     evil = '<b a="1">|**'
-    part = Grid(evil, (Column(evil),), (Row((evil,)), Row((evil,), heading=True)), (evil,))
+    part = Grid(evil, (GridColumn(evil),), (GridRow((evil,)), GridRow((evil,), heading=True)), (evil,))
     page = Document(evil, (Paragraph(evil),), (Section(evil, "x", (part, Figure("y", evil, evil), Sources((evil,)))),))
     assert "<b a" not in checked(html.render(page, {"y": "<svg></svg>"}))
     assert '| &lt;b a="1">\\|** |' in markdown.render(page)

@@ -15,7 +15,7 @@ from nystream.lab.reproduce import train as training
 from nystream.lab.reproduce.cells import MODELS
 from nystream.lab.reproduce.job import load
 from nystream.lab.reproduce.problems import TASKS, problem
-from nystream.lab.reproduce.train import Plan, budget, build, score, train
+from nystream.lab.reproduce.train import CellPlan, budget, build, score, train
 from nystream.train import TrainConfig
 
 
@@ -25,7 +25,7 @@ def trained(tiny, tmp_path):
 
     def trained(job):
         runs = load(job).runs(job.splits, job.seeds)
-        plan = Plan(tiny, job.cell, job.config, "cpu", job.work, False)
+        plan = CellPlan(tiny, job.cell, job.config, "cpu", job.work, False)
         return train(plan, runs), plan, runs
 
     return trained

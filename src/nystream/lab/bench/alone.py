@@ -20,17 +20,18 @@ import nystream.state as states
 import nystream.testing as testing
 from nystream.config.attention import Sums
 from nystream.lab.bench import check
-from nystream.lab.bench.settings import Advance, Part, Settings, Target
-from nystream.lab.bench.sizes import Sizes, build_attention
-from nystream.lab.bench.timing import Job, Times, measure
+from nystream.lab.bench.settings import BenchSettings, PartFigures, SpeedTarget
+from nystream.lab.bench.sizes import ModelSizes, build_attention
+from nystream.lab.bench.timing import TimedCall, Times, measure
 from nystream.layers.attention import MultiheadAttention
 from nystream.ops.attention import co_fixed_single, reference
 from nystream.ops.attention.common import Fixed
 from nystream.ops.timeline import timeline
+from nystream.progress import Advance
 
 RING, KERNEL = "ring KV + SDPA", "compiled, co-fixed"
 EAGER, EAGER_PARTIALS = "eager torch, co-fixed", "eager torch, partials"
-LARGE = Sizes(window=16_384, embed_dim=512, num_heads=8, landmarks=16, ff_dim=512)
+LARGE = ModelSizes(window=16_384, embed_dim=512, num_heads=8, landmarks=16, ff_dim=512)
 TOKENS = 64  # different tokens that are fed in turn
 CHECKED = 8  # outputs that are compared with the reference
 
@@ -38,7 +39,7 @@ CHECKED = 8  # outputs that are compared with the reference
 class Ring:
     """A ring of keys and values [2, 1, H, n, D], and SDPA over it."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: ModelSizes) -> None:
         heads = sizes.num_heads
         self.window, self.time = sizes.window, 0
         self.held = torch.zeros(2, 1, heads, sizes.window, sizes.embed_dim // heads)
@@ -86,7 +87,7 @@ def kernel(attn: MultiheadAttention) -> Any:
     return AttentionKernel(attn)
 
 
-def attention(settings: Settings, advance: Advance) -> Part:
+def attention(settings: BenchSettings, advance: Advance) -> PartFigures:
     """Both sizes: the model's own, and a window of 16,384."""
     cases = (settings.sizes.replace(layers=1), LARGE)
     figures, targets = [], []
@@ -97,15 +98,17 @@ def attention(settings: Settings, advance: Advance) -> Part:
         if KERNEL not in took:
             continue
         case["ratios"] = {name: seconds / took[KERNEL] for name, seconds in took.items() if name != KERNEL}
-        if sizes == Sizes():
-            targets.append(Target("attention alone, n = 120, against ring KV", case["ratios"][RING], 6, True))
-            targets.append(Target("attention alone, n = 120, against eager torch", case["ratios"][EAGER], 50, True))
+        if sizes == ModelSizes():
+            targets.append(SpeedTarget("attention alone, n = 120, against ring KV", case["ratios"][RING], 6, True))
+            targets.append(
+                SpeedTarget("attention alone, n = 120, against eager torch", case["ratios"][EAGER], 50, True)
+            )
         if sizes == LARGE:
-            targets.append(Target("attention alone, n = 16,384, against ring KV", case["ratios"][RING], 200, True))
-    return Part({"cases": figures}, tuple(targets))
+            targets.append(SpeedTarget("attention alone, n = 16,384, against ring KV", case["ratios"][RING], 200, True))
+    return PartFigures({"cases": figures}, tuple(targets))
 
 
-def compare(sizes: Sizes, settings: Settings, advance: Advance) -> dict[str, Any]:
+def compare(sizes: ModelSizes, settings: BenchSettings, advance: Advance) -> dict[str, Any]:
     """Fill the windows, check CHECKED outputs, time."""
     attn = build_attention(sizes, settings.seed)
     generator = torch.Generator().manual_seed(settings.seed)
@@ -121,11 +124,11 @@ def compare(sizes: Sizes, settings: Settings, advance: Advance) -> dict[str, Any
     feed = torch.randn(TOKENS, *shape, generator=generator)
     contenders: dict[str, Any] = {RING: ring, **eagers}
     errors = {RING: _error(RING, [ring.step(*_packed(x)) for x in new], exact)}
-    jobs = {RING: Job(ring.step, [_packed(x) for x in feed])}
+    jobs = {RING: TimedCall(ring.step, [_packed(x) for x in feed])}
     for name, eager in eagers.items():
         eager.fill(before)
         errors[name] = _error(name, [eager.step(*_heads(x)) for x in new], low_rank)
-        jobs[name] = Job(eager.step, [_heads(x) for x in feed])
+        jobs[name] = TimedCall(eager.step, [_heads(x) for x in feed])
     skipped = []
     if isinstance(compiled, str):
         skipped.append({"name": KERNEL, "why": compiled})
@@ -135,7 +138,7 @@ def compare(sizes: Sizes, settings: Settings, advance: Advance) -> dict[str, Any
         found = [torch.from_numpy(compiled.heads(compiled.step(*flat(compiled, x)))) for x in new]
         errors[KERNEL] = _error(KERNEL, found, low_rank)
         contenders[KERNEL] = compiled
-        jobs[KERNEL] = Job(compiled.step, [flat(compiled, x) for x in feed])
+        jobs[KERNEL] = TimedCall(compiled.step, [flat(compiled, x) for x in feed])
     times = measure(jobs, settings.rounds, advance)
     return {
         "n": sizes.window,

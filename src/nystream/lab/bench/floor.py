@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from nystream.lab.bench.timing import Job, measure
+from nystream.lab.bench.timing import TimedCall, measure
 from nystream.layers.attention import MultiheadAttention
 from nystream.models.stream_model import StreamModel
 
@@ -43,10 +43,10 @@ def held_bytes(model: StreamModel) -> int:
     return sum(x.nbytes for x in tensors if x is not table) + (0 if table is None else table[0].nbytes)
 
 
-def read_jobs(sizes: dict[str, int]) -> dict[str, Job]:
+def read_jobs(sizes: dict[str, int]) -> dict[str, TimedCall]:
     """One job for every number of bytes: read an array of that size once."""
     read = reader()
-    return {name: Job(read, ((np.ones(max(count // 8, 1), np.int64),),)) for name, count in sizes.items()}
+    return {name: TimedCall(read, ((np.ones(max(count // 8, 1), np.int64),),)) for name, count in sizes.items()}
 
 
 def read_seconds(nbytes: int, rounds: int = 50) -> float:

@@ -10,10 +10,11 @@ from torch import Tensor
 from nystream.lab.bench import check, floor
 from nystream.lab.bench.contenders import FAMILIES, Contender, Pooled, Stepped
 from nystream.lab.bench.peers import ContinualInference, RingCache, WindowRecompute
-from nystream.lab.bench.settings import Advance, Part, Settings, Target
-from nystream.lab.bench.sizes import Sizes, build_model, tokens, twin
-from nystream.lab.bench.timing import Job, measure
+from nystream.lab.bench.settings import BenchSettings, PartFigures, SpeedTarget
+from nystream.lab.bench.sizes import ModelSizes, build_model, tokens, twin
+from nystream.lab.bench.timing import TimedCall, measure
 from nystream.models.stream_model import StreamModel
+from nystream.progress import Advance
 from nystream.provenance import installed
 
 TOKENS = 64  # different tokens that are fed in turn
@@ -21,7 +22,7 @@ POOL, POOL_2 = "nystream pool, co-fixed", "nystream pool, co-fixed, 2 blocks"
 READ, READ_WEIGHTS = "read weights and state", "read weights"
 
 
-def model(settings: Settings, advance: Advance) -> Part:
+def model(settings: BenchSettings, advance: Advance) -> PartFigures:
     """Check all contenders, then time them in turns."""
     sizes = settings.sizes
     base = build_model(sizes, settings.seed)
@@ -31,7 +32,7 @@ def model(settings: Settings, advance: Advance) -> Part:
     what, weights = floor.weights(base, pool.pool._backend)
     nbytes = {READ: weights + pool.bytes_per_stream, READ_WEIGHTS: weights}
     feed = tokens(TOKENS, sizes.input_dim, settings.seed + 1)
-    jobs = {one.name: Job(one.step, [one.arguments(x) for x in feed]) for one in contenders}
+    jobs = {one.name: TimedCall(one.step, [one.arguments(x) for x in feed]) for one in contenders}
     times = measure(jobs | floor.read_jobs(nbytes), settings.rounds, advance)
     rows: list[dict[str, Any]] = [
         {
@@ -58,11 +59,11 @@ def model(settings: Settings, advance: Advance) -> Part:
         },
     }
     figures = {"backend": pool.backend, "rows": rows, "skipped": skipped, "floor": floors}
-    return Part(figures, _targets(settings, pool.backend, rows, floors))
+    return PartFigures(figures, _targets(settings, pool.backend, rows, floors))
 
 
 def checked(
-    sizes: Sizes, base: StreamModel, settings: Settings
+    sizes: ModelSizes, base: StreamModel, settings: BenchSettings
 ) -> tuple[list[Contender], dict[str, dict[str, float]], list[dict[str, str]]]:
     """The contenders in the middle of a stream, their errors, and who is missing."""
     x = tokens(check.checked_tokens(sizes.window), sizes.input_dim, settings.seed)
@@ -106,7 +107,7 @@ def checked(
     return contenders, errors, skipped
 
 
-def _two_blocks(sizes: Sizes, settings: Settings, enter: Callable[..., Any], x: Tensor) -> None:
+def _two_blocks(sizes: ModelSizes, settings: BenchSettings, enter: Callable[..., Any], x: Tensor) -> None:
     """Two blocks, where the package recomputes n rows a step, beside a deep stack of two in the pool."""
     two = sizes.replace(layers=2)
     base = build_model(two, settings.seed)
@@ -117,13 +118,13 @@ def _two_blocks(sizes: Sizes, settings: Settings, enter: Callable[..., Any], x: 
 
 
 def _targets(
-    settings: Settings, backend: str, rows: list[dict[str, Any]], floors: dict[str, Any]
-) -> tuple[Target, ...]:
+    settings: BenchSettings, backend: str, rows: list[dict[str, Any]], floors: dict[str, Any]
+) -> tuple[SpeedTarget, ...]:
     """What is promised for the model of the GTZAN task, compiled."""
     if not settings.promised or backend != "numba":
         return ()
     ratio = {row["name"]: row["ratio"] for row in rows}
-    found = [Target("model, against recomputing the window", ratio["window recompute"], 30, True)]
+    found = [SpeedTarget("model, against recomputing the window", ratio["window recompute"], 30, True)]
     if "continual-inference" in ratio:
-        found.append(Target("model, against continual-inference", ratio["continual-inference"], 25, True))
-    return (*found, Target("model, against the floor", floors["pool_over_floor"], 3, False))
+        found.append(SpeedTarget("model, against continual-inference", ratio["continual-inference"], 25, True))
+    return (*found, SpeedTarget("model, against the floor", floors["pool_over_floor"], 3, False))

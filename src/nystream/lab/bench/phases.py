@@ -6,14 +6,15 @@ from statistics import median
 from typing import Any
 
 from nystream.lab.bench.contenders import FAMILIES, Pooled
-from nystream.lab.bench.settings import Advance, Part, Settings, Target
+from nystream.lab.bench.settings import BenchSettings, PartFigures, SpeedTarget
 from nystream.lab.bench.sizes import build_model, tokens, twin
-from nystream.lab.bench.timing import Job, collect
+from nystream.lab.bench.timing import TimedCall, collect
+from nystream.progress import Advance
 
 CYCLE_STEPS = 24_000  # about so many steps are timed for each variant
 
 
-def phases(settings: Settings, advance: Advance) -> Part:
+def phases(settings: BenchSettings, advance: Advance) -> PartFigures:
     """Fixed landmarks, whose work is the same at every phase, and beside them those that are renewed.
 
     The sums of a window run through a cycle of 2n steps. Single slow steps are the machine's; a phase that is slow is
@@ -27,13 +28,13 @@ def phases(settings: Settings, advance: Advance) -> Part:
         pool = Pooled(twin(base, sizes, variant), settings.backend)
         backend = pool.backend
         feed = [pool.arguments(x) for x in tokens(cycle, sizes.input_dim, settings.seed)]
-        turns = collect({pool.name: Job(pool.step, feed)}, cycles, cycle)[pool.name]
+        turns = collect({pool.name: TimedCall(pool.step, feed)}, cycles, cycle)[pool.name]
         medians = [median(seconds) * 1e6 for seconds in zip(*turns, strict=True)]
         rows.append(_row(FAMILIES[variant], medians, cycles))
         advance(settings.rounds // 2)
     figures: dict[str, Any] = {"backend": backend, "cycle": cycle, "rows": rows}
-    target = Target("slowest phase against the median, fixed landmarks", rows[0]["slowest_over_median"], 2, False)
-    return Part(figures, (target,) if settings.promised and backend == "numba" else ())
+    target = SpeedTarget("slowest phase against the median, fixed landmarks", rows[0]["slowest_over_median"], 2, False)
+    return PartFigures(figures, (target,) if settings.promised and backend == "numba" else ())
 
 
 def _row(family: str, medians: list[float], cycles: int) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from nystream.lab.bench.alone import attention
 from nystream.lab.bench.model import model
 from nystream.lab.bench.overhead import overhead
 from nystream.lab.bench.phases import phases
-from nystream.lab.bench.settings import PARTS, Advance, Part, Settings
+from nystream.lab.bench.settings import PARTS, BenchSettings, PartFigures
 from nystream.lab.bench.streams import streams
 from nystream.lab.bench.timing import threads
 from nystream.lab.bench.window import window
-from nystream.progress import track
+from nystream.progress import Advance, track
 
-RUNNERS: dict[str, Callable[[Settings, Advance], Part]] = {
+RUNNERS: dict[str, Callable[[BenchSettings, Advance], PartFigures]] = {
     "attention": attention,
     "window": window,
     "model": model,
@@ -31,7 +31,7 @@ RUNNERS: dict[str, Callable[[Settings, Advance], Part]] = {
 assert tuple(RUNNERS) == PARTS
 
 
-def run(settings: Settings, show: bool | None = None) -> dict[str, Any]:
+def run(settings: BenchSettings, show: bool | None = None) -> dict[str, Any]:
     """Measure what `settings` asks for: the record, without its header.
 
     torch has one thread but where many streams are stepped at once: one token's work is too small to share, and a step
@@ -50,11 +50,11 @@ def run(settings: Settings, show: bool | None = None) -> dict[str, Any]:
     return record | {"targets": targets, "seconds": round(time.monotonic() - began, 1)}
 
 
-def _described(settings: Settings) -> dict[str, Any]:
+def _described(settings: BenchSettings) -> dict[str, Any]:
     return dataclasses.asdict(settings) | {"threads": settings.cores}
 
 
-def _rounds(settings: Settings) -> int:
+def _rounds(settings: BenchSettings) -> int:
     """How many rounds all parts have together."""
     each = settings.rounds
     rounds = {

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nystream.lab.bench.sizes import Sizes
+from nystream.lab.bench.sizes import ModelSizes
 
 PARTS = ("attention", "window", "model", "phases", "streams", "overhead")
 STREAMS = (1, 4, 16, 64, 256, 1024, 4096)
 
-Advance = Callable[..., None]
-
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """Everything that a run can be told."""
 
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: ModelSizes = field(default_factory=ModelSizes)
     parts: tuple[str, ...] = PARTS
     streams: tuple[int, ...] = STREAMS
     rounds: int = 300
@@ -44,7 +41,7 @@ class Settings:
     @property
     def promised(self) -> bool:
         """Whether the sizes are those that targets are set for; those of parts with sizes of their own always are."""
-        return self.sizes == Sizes()
+        return self.sizes == ModelSizes()
 
     @property
     def cores(self) -> int:
@@ -53,7 +50,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Target:
+class SpeedTarget:
     """A promise, and whether this run has kept it."""
 
     what: str
@@ -78,8 +75,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartFigures:
     """What one part of a run has found: its figures, as they go into the record, and its targets."""
 
     figures: dict[str, Any]
-    targets: tuple[Target, ...] = ()
+    targets: tuple[SpeedTarget, ...] = ()

@@ -15,7 +15,7 @@ from nystream.models.stream_model import StreamModel
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     """The sizes of a model; those of the GTZAN task unless told."""
 
     window: int = 120
@@ -53,11 +53,11 @@ class Sizes:
             **(given | options),
         )
 
-    def replace(self, **sizes: int) -> Sizes:
+    def replace(self, **sizes: int) -> ModelSizes:
         return dataclasses.replace(self, **sizes)
 
 
-def build_model(sizes: Sizes, seed: int = 0) -> StreamModel:
+def build_model(sizes: ModelSizes, seed: int = 0) -> StreamModel:
     """A co-fixed-single model with random weights and landmarks, ready to stream."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -67,7 +67,7 @@ def build_model(sizes: Sizes, seed: int = 0) -> StreamModel:
     return model
 
 
-def build_attention(sizes: Sizes, seed: int = 0) -> MultiheadAttention:
+def build_attention(sizes: ModelSizes, seed: int = 0) -> MultiheadAttention:
     """A co-fixed-single attention with random landmarks."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -76,7 +76,7 @@ def build_attention(sizes: Sizes, seed: int = 0) -> MultiheadAttention:
     return attn
 
 
-def twin(model: StreamModel, sizes: Sizes, variant: str, **options: Any) -> StreamModel:
+def twin(model: StreamModel, sizes: ModelSizes, variant: str, **options: Any) -> StreamModel:
     """The same weights in another attention, and in another stack or with norms elsewhere if `options` say so."""
     other = StreamModel(sizes.config(variant, **options)).eval().requires_grad_(False)
     held, wanted = model.state_dict(), other.state_dict()

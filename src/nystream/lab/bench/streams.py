@@ -9,10 +9,11 @@ import torch
 
 import nystream.state as states
 from nystream.lab.bench import check
-from nystream.lab.bench.settings import Advance, Part, Settings, Target
+from nystream.lab.bench.settings import BenchSettings, PartFigures, SpeedTarget
 from nystream.lab.bench.sizes import build_model, tokens
-from nystream.lab.bench.timing import Job, measure, threads
+from nystream.lab.bench.timing import TimedCall, measure, threads
 from nystream.models.stream_model import StreamModel
+from nystream.progress import Advance
 
 ONE, MANY, BATCH, BATCH_1 = "push, one by one", "push_many", "torch, one batch", "torch, one batch, one thread"
 PHASES = 16  # streams stand at so many different phases
@@ -23,7 +24,7 @@ TURN = 0.04  # and at a stretch: what is asked is what goes through, so cores th
 BATCHED = "model.step in one batch"
 
 
-def streams(settings: Settings, advance: Advance) -> Part:
+def streams(settings: BenchSettings, advance: Advance) -> PartFigures:
     """Every number of streams that fits into memory."""
     model = build_model(settings.sizes, settings.seed)
     rows, skipped, backend = [], [], ""
@@ -36,15 +37,15 @@ def streams(settings: Settings, advance: Advance) -> Part:
         row, backend = crowd(model, count, settings, advance)
         rows.append(row)
     targets = [
-        Target("1,024 streams, push_many against one by one", row["many_over_one"], 4, True)
+        SpeedTarget("1,024 streams, push_many against one by one", row["many_over_one"], 4, True)
         for row in rows
         if row["streams"] == 1024 and settings.promised and backend == "numba"
     ]
     figures = {"backend": backend, "threads": settings.cores, "rows": rows, "skipped": skipped}
-    return Part(figures, tuple(targets))
+    return PartFigures(figures, tuple(targets))
 
 
-def crowd(model: StreamModel, count: int, settings: Settings, advance: Advance) -> tuple[dict[str, Any], str]:
+def crowd(model: StreamModel, count: int, settings: BenchSettings, advance: Advance) -> tuple[dict[str, Any], str]:
     """So many streams, each at a phase of its own: checked against each other, then timed in turns."""
     from nystream.stream import StreamPool
 
@@ -85,9 +86,13 @@ def crowd(model: StreamModel, count: int, settings: Settings, advance: Advance) 
     check.compare(MANY, dict(enumerate(together.double())), wanted.double(), BATCHED, settings.sizes.layers)
 
     arrays = [(x.numpy(),) for x in feeds]
-    jobs = {ONE: Job(one_by_one, arrays), MANY: Job(many, arrays), BATCH_1: Job(at_once, [(x, 1) for x in feeds])}
+    jobs = {
+        ONE: TimedCall(one_by_one, arrays),
+        MANY: TimedCall(many, arrays),
+        BATCH_1: TimedCall(at_once, [(x, 1) for x in feeds]),
+    }
     if settings.cores > 1:
-        jobs[BATCH] = Job(at_once, [(x, settings.cores) for x in feeds])
+        jobs[BATCH] = TimedCall(at_once, [(x, settings.cores) for x in feeds])
     with threads(settings.cores):
         times = measure(jobs, max(settings.rounds // 8, 1), advance, SECONDS, TURN)
     rates = {name: count / found.median for name, found in times.items()}

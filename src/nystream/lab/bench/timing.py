@@ -17,7 +17,7 @@ JOB_SECONDS = 12.0  # about how long one contender is timed in all: slow ones si
 PILOT, PILOT_SECONDS = 5, 0.2  # steps that are tried first, to warm up and to tell how long they take
 
 
-class Job(NamedTuple):
+class TimedCall(NamedTuple):
     """What is timed: a call, and the arguments it gets in turn."""
 
     call: Callable[..., object]
@@ -51,12 +51,12 @@ def interleaved(jobs: Mapping[str, Callable[[], object]], rounds: int, block: in
 
     Whatever else the machine does then falls on all of them alike, and their ratio is worth more than either.
     """
-    took = collect({name: Job(call) for name, call in jobs.items()}, rounds, block)
+    took = collect({name: TimedCall(call) for name, call in jobs.items()}, rounds, block)
     return {name: median(second for seconds in turns for second in seconds) for name, turns in took.items()}
 
 
 def measure(
-    jobs: Mapping[str, Job],
+    jobs: Mapping[str, TimedCall],
     rounds: int,
     advance: Callable[[], object] | None = None,
     seconds: float = JOB_SECONDS,
@@ -72,7 +72,7 @@ def measure(
 
 
 def collect(
-    jobs: Mapping[str, Job],
+    jobs: Mapping[str, TimedCall],
     rounds: int,
     block: int | None = None,
     advance: Callable[[], object] | None = None,
@@ -140,7 +140,7 @@ def threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _pilot(job: Job) -> float:
+def _pilot(job: TimedCall) -> float:
     """About how long a call takes; one that is slow is tried once or twice only."""
     took: list[float] = []
     while len(took) < PILOT and sum(took) < PILOT_SECONDS:
@@ -148,7 +148,7 @@ def _pilot(job: Job) -> float:
     return min(took)
 
 
-def _turn(job: Job, start: int, block: int) -> list[float]:
+def _turn(job: TimedCall, start: int, block: int) -> list[float]:
     call, inputs, clock = job.call, job.inputs, time.perf_counter
     took = []
     for place in range(start, start + block):

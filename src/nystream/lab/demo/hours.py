@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nystream.lab.demo.models import WINDOW
-from nystream.lab.tasks.electricity import Forecast
+from nystream.lab.tasks.electricity import DemandForecast
 from nystream.models import StreamModel
 from nystream.stream import StreamPool
 
@@ -31,10 +31,10 @@ class Hour(NamedTuple):
         return (self.forecast - self.truth) / self.truth
 
 
-class Stream:
+class DemandStream:
     """The held-out hours through a model, one push an hour."""
 
-    def __init__(self, problem: Forecast, model: StreamModel, weeks: int) -> None:
+    def __init__(self, problem: DemandForecast, model: StreamModel, weeks: int) -> None:
         self.problem = problem
         self.pool = StreamPool(model)
         self.sid = self.pool.open()

@@ -6,12 +6,12 @@ import numpy as np
 from rich.console import Console
 from rich.filesize import decimal
 
-from nystream.lab.demo.hours import WEEK, Stream, Tally
+from nystream.lab.demo.hours import WEEK, DemandStream, Tally
 
 HEAD = "   week  until (UTC)       truth   forecast  error so far  µs a step   memory"
 
 
-def tell(stream: Stream, console: Console) -> Tally:
+def tell(stream: DemandStream, console: Console) -> Tally:
     """The whole stream, a line a week, none longer than 80 letters."""
     tally = Tally()
     memory = decimal(stream.bytes_per_stream)

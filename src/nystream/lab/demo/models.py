@@ -10,7 +10,7 @@ import torch
 
 from nystream.config import AttentionConfig, ModelConfig, ModelInfo
 from nystream.lab.tasks import electricity
-from nystream.lab.tasks.electricity import Forecast
+from nystream.lab.tasks.electricity import DemandForecast
 from nystream.models import StreamModel
 from nystream.progress import naming
 from nystream.train import Forecasting, TrainConfig, evaluate, fit, fix_landmarks
@@ -19,13 +19,13 @@ WINDOW, EMBED_DIM, NUM_HEADS, LANDMARKS = 64, 64, 4, 4
 BUDGET = TrainConfig(epochs=15, steps_per_epoch=40, batch_size=8, lr=3e-3, piece=256)
 
 
-def load() -> Forecast:
+def load() -> DemandForecast:
     """The total of 24 areas an hour ahead, from what they are, were a day ago and a week ago."""
     return electricity.forecast(electricity.sample(), tokens="lags", target="change")
 
 
 def train(
-    problem: Forecast, show: bool | None = None, budget: TrainConfig = BUDGET
+    problem: DemandForecast, show: bool | None = None, budget: TrainConfig = BUDGET
 ) -> Iterator[tuple[str, StreamModel]]:
     """Full attention in one phase, then continual landmarks and from them fixed ones: each as it has learned.
 
@@ -50,12 +50,12 @@ def train(
     yield "co-fixed-single", fixed
 
 
-def errors(problem: Forecast, model: StreamModel) -> dict[str, float]:
+def errors(problem: DemandForecast, model: StreamModel) -> dict[str, float]:
     """Test errors of a model, streaming, in units of the total's deviation."""
     return problem.in_totals(evaluate(model, problem.test, Forecasting(), skip=WINDOW - 1))
 
 
-def _build(variant: str, problem: Forecast, seed: int) -> StreamModel:
+def _build(variant: str, problem: DemandForecast, seed: int) -> StreamModel:
     torch.manual_seed(seed)
     few = None if "full" in variant else LANDMARKS
     attention = AttentionConfig(variant, EMBED_DIM, NUM_HEADS, WINDOW, few)

@@ -9,16 +9,16 @@ import numpy as np
 
 from nystream.lab.demo.hours import WEEK, Hour, Tally
 from nystream.lab.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW
-from nystream.lab.demo.summary import Line
+from nystream.lab.demo.summary import SummaryRow
 from nystream.lab.reproduce.report import html
 from nystream.lab.reproduce.report.document import (
     Bullets,
-    Column,
     Document,
     Figure,
     Grid,
+    GridColumn,
+    GridRow,
     Paragraph,
-    Row,
     Section,
     Sources,
 )
@@ -50,7 +50,7 @@ table { width: 100%; }
 BROAD, SLIM = 7.6, 4.4  # inches
 
 
-def render(lines: Sequence[Line], tally: Tally, notes: tuple[str, ...], command: str) -> str:
+def render(lines: Sequence[SummaryRow], tally: Tally, notes: tuple[str, ...], command: str) -> str:
     """The page, as text."""
     makers: list[Callable[[float], Plot]] = [
         lambda width: _forecast(tally.hours, width),
@@ -87,9 +87,9 @@ def render(lines: Sequence[Line], tally: Tally, notes: tuple[str, ...], command:
     return html.render(page, {broad.name: _both(broad, slim) for broad, slim in pairs}, STYLE)
 
 
-def table(lines: Sequence[Line], notes: tuple[str, ...]) -> Grid:
-    columns = (Column("model", number=False), *(Column(name) for name in COLUMNS))
-    rows = tuple(Row((line.name, *line.cells()), starts=not line.variant) for line in lines)
+def table(lines: Sequence[SummaryRow], notes: tuple[str, ...]) -> Grid:
+    columns = (GridColumn("model", number=False), *(GridColumn(name) for name in COLUMNS))
+    rows = tuple(GridRow((line.name, *line.cells()), starts=not line.variant) for line in lines)
     return Grid("Error and cost of a step", columns, rows, notes)
 
 
@@ -158,7 +158,7 @@ def _errors(tally: Tally, width: float) -> Plot:
     return Plot("demo-errors", "Mean error so far against time", caption, fill)
 
 
-def _costs(lines: Sequence[Line], width: float) -> Plot:
+def _costs(lines: Sequence[SummaryRow], width: float) -> Plot:
     times = {line.name: line.cost.microseconds for line in lines if line.cost is not None}
 
     def fill(figure: Any) -> None:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from nystream.lab.demo.chart import AXIS, Panel, round_up, ticks
-from nystream.lab.demo.hours import Hour, Stream, Tally
+from nystream.lab.demo.hours import DemandStream, Hour, Tally
 from nystream.lab.demo.terminal import Keyboard
 
 FRAMES = 17  # a second: of four weeks in twenty seconds, two hours a frame are one cell of the chart
@@ -22,7 +22,7 @@ LEAST = 0.01  # largest error that the lower chart shows at first, as a share of
 NOW, PAST = "●", "○"
 
 
-def follow(stream: Stream, console: Console, seconds: float, keyboard: Keyboard) -> Tally:
+def follow(stream: DemandStream, console: Console, seconds: float, keyboard: Keyboard) -> Tally:
     """The whole stream on the screen, in about so many seconds; q ends it early, the space bar holds it."""
     tally = Tally()
     bounds = _bounds(stream)
@@ -49,7 +49,7 @@ def follow(stream: Stream, console: Console, seconds: float, keyboard: Keyboard)
 
 
 def frame(
-    tally: Tally, stream: Stream, bounds: tuple[float, float], width: int, height: int, leave: str = "q quits"
+    tally: Tally, stream: DemandStream, bounds: tuple[float, float], width: int, height: int, leave: str = "q quits"
 ) -> Group:
     """One picture, exactly as large as the terminal; what is said beside the charts gives way where it is low.
 
@@ -127,7 +127,7 @@ def _error(tally: Tally, width: int) -> Text:
     )
 
 
-def _cost(tally: Tally, stream: Stream, width: int) -> Text:
+def _cost(tally: Tally, stream: DemandStream, width: int) -> Text:
     step, memory = f"{tally.microseconds:.1f} µs", decimal(stream.bytes_per_stream)
     return _first(
         width,
@@ -136,7 +136,7 @@ def _cost(tally: Tally, stream: Stream, width: int) -> Text:
     )
 
 
-def _foot(tally: Tally, stream: Stream, leave: str, width: int) -> Text:
+def _foot(tally: Tally, stream: DemandStream, leave: str, width: int) -> Text:
     done = f"{len(tally.hours):,} of {len(stream):,} hours"
     both = f"{leave}  {done:>{max(width - len(leave) - 2, 0)}}"
     return _first(width, Text(both, style="dim"), Text(leave, style="dim"))
@@ -157,7 +157,7 @@ def _days(hours: list[Hour], width: int, bounds: tuple[float, float]) -> Text:
     return Text("".join(row), style="dim")
 
 
-def _bounds(stream: Stream) -> tuple[float, float]:
+def _bounds(stream: DemandStream) -> tuple[float, float]:
     """A scale that holds all of the stream, in gigawatts; it does not move while one looks."""
     known = stream.problem.last[stream.start : stream.start + len(stream), 0] / 1e3
     return 10 * float(np.floor(known.min() / 10)), 10 * float(np.ceil(known.max() / 10))

@@ -9,7 +9,7 @@ import nystream.costs as costs
 from nystream.lab.demo.models import EMBED_DIM, LANDMARKS, NUM_HEADS, WINDOW, errors
 from nystream.lab.reproduce.report.document import MISSING
 from nystream.lab.reproduce.steps import time_pushes
-from nystream.lab.tasks.electricity import Forecast
+from nystream.lab.tasks.electricity import DemandForecast
 from nystream.lab.tasks.electricity.baselines import persistence, ridge
 from nystream.models import StreamModel
 from nystream.progress import naming, track
@@ -24,7 +24,7 @@ NAMES = {
 TOKENS = 4 * WINDOW * EMBED_DIM  # bytes of a window of tokens, as the block sees them
 
 
-class Cost(NamedTuple):
+class StepCost(NamedTuple):
     """What a step needs, of the model as it ran."""
 
     operations: float  # multiply-adds of the attention
@@ -32,13 +32,13 @@ class Cost(NamedTuple):
     bytes: int  # of one stream
 
 
-class Line(NamedTuple):
+class SummaryRow(NamedTuple):
     """A row of the table; no Transformer, or none that was timed, has no cost."""
 
     name: str
     mse: float  # in units of the variance of the total
     gigawatts: float  # mean error
-    cost: Cost | None = None
+    cost: StepCost | None = None
     variant: str = ""
 
     def cells(self, missing: str = MISSING) -> tuple[str, ...]:
@@ -51,7 +51,7 @@ class Line(NamedTuple):
         return (*found, f"{operations:,.0f}", f"{microseconds:,.{digits}f}", f"{held / 1e3:,.0f} kB")
 
 
-def scored(problem: Forecast, learned: Mapping[str, StreamModel], show: bool | None = None) -> list[Line]:
+def scored(problem: DemandForecast, learned: Mapping[str, StreamModel], show: bool | None = None) -> list[SummaryRow]:
     """Every model that has learned, and the baselines, on the held-out hours."""
 
     def scores() -> Iterator[tuple[str, Mapping[str, float], str]]:
@@ -64,28 +64,28 @@ def scored(problem: Forecast, learned: Mapping[str, StreamModel], show: bool | N
     lines = []
     with track("scoring the models", len(learned) + 2, show) as advance:
         for name, found, variant in scores():
-            lines.append(Line(name, found["mse"], found["mae"] * problem.deviation / 1e3, variant=variant))
+            lines.append(SummaryRow(name, found["mse"], found["mae"] * problem.deviation / 1e3, variant=variant))
             advance(1, name)
     return lines
 
 
 def timed(
-    lines: Sequence[Line], learned: Mapping[str, StreamModel], rounds: int = 40, show: bool | None = None
-) -> list[Line]:
+    lines: Sequence[SummaryRow], learned: Mapping[str, StreamModel], rounds: int = 40, show: bool | None = None
+) -> list[SummaryRow]:
     """The lines with what a step of each model costs, all measured side by side."""
     with naming("timing the models"):
         pushes = time_pushes(learned, rounds, show)
 
-    def cost(variant: str) -> Cost | None:
+    def cost(variant: str) -> StepCost | None:
         if variant not in pushes:
             return None
         times, pool = pushes[variant]
-        return Cost(_operations(variant, learned[variant], pool), times.median * 1e6, pool.bytes_per_stream)
+        return StepCost(_operations(variant, learned[variant], pool), times.median * 1e6, pool.bytes_per_stream)
 
     return [line._replace(cost=cost(line.variant)) for line in lines]
 
 
-def notes(problem: Forecast, lines: Sequence[Line]) -> tuple[str, ...]:
+def notes(problem: DemandForecast, lines: Sequence[SummaryRow]) -> tuple[str, ...]:
     """What the columns are, in sentences; of those that have numbers."""
     hours = len(problem.test.x) - (WINDOW - 1)
     said = (

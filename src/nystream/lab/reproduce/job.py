@@ -17,9 +17,9 @@ import nystream.costs as costs
 import nystream.state as states
 from nystream import provenance
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems import Loaded, Problem, Run, problem
-from nystream.lab.reproduce.store import Record
-from nystream.lab.reproduce.train import SEEDS, Plan, budget, score, shape, train
+from nystream.lab.reproduce.problems import Loaded, PaperProblem, Run, problem
+from nystream.lab.reproduce.store import RecordDict
+from nystream.lab.reproduce.train import SEEDS, CellPlan, budget, score, shape, train
 from nystream.train import TrainConfig, WindowData
 from nystream.train.sampler import sampler
 
@@ -40,7 +40,7 @@ class Job:
     show: bool | None = None
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> PaperProblem:
         return problem(self.cell.task)
 
     @property
@@ -52,7 +52,7 @@ class Job:
         """The whole budget."""
         return dataclasses.replace(self.problem.training(self.cell), **dict(self.changes))
 
-    def wanted(self) -> Record:
+    def wanted(self) -> RecordDict:
         """What the record will be of, without its results."""
         self.problem.check_splits(self.cell, self.splits)
         if not 1 <= self.seeds <= SEEDS:
@@ -74,13 +74,13 @@ class Job:
             "runs": [{"split": split, "seed": seed} for split, seed in pairs],
         }
 
-    def run(self) -> Record:
+    def run(self) -> RecordDict:
         """Train, score, and say where it comes from."""
         if self.threads:
             torch.set_num_threads(self.threads)
         wanted, loaded = self.wanted(), load(self)
         runs = _runs(loaded, self.splits, self.seeds)
-        plan = Plan(self.problem, self.cell, self.config, self.device, self.work, self.show)
+        plan = CellPlan(self.problem, self.cell, self.config, self.device, self.work, self.show)
         trained = train(plan, runs)
         tests, valids = (
             [loaded.scores(one) for one in score(plan, trained.models, runs, part)] for part in ("test", "valid")
@@ -105,7 +105,7 @@ class Job:
         }
 
 
-def wanted_baseline(job: Job, name: str) -> Record:
+def wanted_baseline(job: Job, name: str) -> RecordDict:
     """What the record of a baseline beside the cells of a job will be of."""
     cell, slug = job.cell, "-".join(name.split())
     kinds = [value for value in (cell.protocol, cell.tokens) if value not in (job.problem.protocols[0], "paper")]
@@ -117,7 +117,7 @@ def wanted_baseline(job: Job, name: str) -> Record:
     }
 
 
-def run_baseline(job: Job, name: str) -> Record:
+def run_baseline(job: Job, name: str) -> RecordDict:
     found = load(job).baseline(name, job.splits)
     metrics = summaries([dict(scores) for scores in found.scores])
     results = {"metric": next(iter(metrics)), "metrics": metrics, "chosen": dict(found.chosen)}

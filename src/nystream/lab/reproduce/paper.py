@@ -41,7 +41,7 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-class Score(NamedTuple):
+class PrintedScore(NamedTuple):
     """A printed mean and standard deviation, in the unit of its metric."""
 
     mean: str
@@ -51,7 +51,7 @@ class Score(NamedTuple):
         return f"{self.mean} ± {self.std}"
 
 
-class Task(NamedTuple):
+class ResultTable(NamedTuple):
     """One result table: its metrics, what the features of each column came from, and what is different here."""
 
     title: str
@@ -65,8 +65,8 @@ class Task(NamedTuple):
     differs: tuple[str, ...]
 
 
-TASKS: Mapping[str, Task] = {
-    "gtzan": Task(
+TASKS: Mapping[str, ResultTable] = {
+    "gtzan": ResultTable(
         "GTZAN, music genres",
         "accuracy",
         ("accuracy",),
@@ -82,7 +82,7 @@ TASKS: Mapping[str, Task] = {
             "The splits are our own, 72/18/10 percent, every genre in its share; the paper's are not published.",
         ),
     ),
-    "thumos14": Task(
+    "thumos14": ResultTable(
         "THUMOS14, online action detection",
         "map",
         ("map", "cmap"),
@@ -97,7 +97,7 @@ TASKS: Mapping[str, Task] = {
             "The difference is taken to the paper's Kinetics-400 column.",
         ),
     ),
-    "electricity": Task(
+    "electricity": ResultTable(
         "Electricity, an hour ahead",
         "mse",
         ("mse",),
@@ -175,7 +175,7 @@ def rows(task: str) -> list[tuple[str, int]]:
     return list(_PRINTED[_known(task)])
 
 
-def score(task: str, model: str, layers: int, metric: str = "", column: str = "") -> Score | None:
+def score(task: str, model: str, layers: int, metric: str = "", column: str = "") -> PrintedScore | None:
     """What is printed for a model; None where the paper has no such row. By default of the first metric and column."""
     of = TASKS[_known(task)]
     place = of.metrics.index(metric or of.metric) + len(of.metrics) * of.columns.index(column or of.columns[0])
@@ -183,7 +183,7 @@ def score(task: str, model: str, layers: int, metric: str = "", column: str = ""
     if printed is None:
         return None
     mean, std = printed.split()[2 * place : 2 * place + 2]
-    return Score(mean, std)
+    return PrintedScore(mean, std)
 
 
 def _known(task: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nystream.lab.reproduce import store
 from nystream.lab.reproduce.job import Job, run_baseline, wanted_baseline
-from nystream.lab.reproduce.store import Record
+from nystream.lab.reproduce.store import RecordDict
 from nystream.progress import naming, track
 
 
@@ -19,7 +19,7 @@ class Outcome(NamedTuple):
     """What became of a cell: its record, or the error that stopped it."""
 
     name: str
-    record: Record | None
+    record: RecordDict | None
     error: str = ""
     trace: str = ""
 

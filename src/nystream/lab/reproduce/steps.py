@@ -11,10 +11,10 @@ from typing import TypeVar
 import torch
 
 from nystream import provenance
-from nystream.lab.bench.timing import Job, Times, measure, threads
+from nystream.lab.bench.timing import TimedCall, Times, measure, threads
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import problem
-from nystream.lab.reproduce.store import Record
+from nystream.lab.reproduce.store import RecordDict
 from nystream.lab.reproduce.train import shape
 from nystream.models import StreamModel
 from nystream.progress import track
@@ -26,7 +26,7 @@ ROUNDS = 60
 TOKENS = 64  # of the stream that is pushed again and again
 
 
-def time_steps(records: Sequence[Record], command: str, show: bool | None = None) -> list[Record]:
+def time_steps(records: Sequence[RecordDict], command: str, show: bool | None = None) -> list[RecordDict]:
     """The records of cells of one task, each with the time of a step, one thread, measured side by side.
 
     Full attention that recomputes its window is timed for every depth, whether it is among the cells or not: what they
@@ -62,7 +62,7 @@ def time_pushes(
         tokens = torch.randn(TOKENS, config.input_dim, generator=torch.Generator().manual_seed(0)).numpy()
         for place in range(config.window):
             pool.push(sid, tokens[place % TOKENS])
-        jobs[str(key)] = Job(pool.push, [(sid, x) for x in tokens])
+        jobs[str(key)] = TimedCall(pool.push, [(sid, x) for x in tokens])
     with threads(1), track("steps", rounds, show) as advance:
         times = measure(jobs, rounds, advance=advance)
     return {key: (times[str(key)], pool) for key, pool in pools.items()}

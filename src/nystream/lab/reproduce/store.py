@@ -10,7 +10,7 @@ from typing import Any
 from nystream import files
 from nystream.config import json_text
 
-Record = dict[str, Any]
+RecordDict = dict[str, Any]
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> Path:
@@ -22,13 +22,13 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     return path
 
 
-def read(folder: Path, name: str) -> Record | None:
+def read(folder: Path, name: str) -> RecordDict | None:
     """The record of that name, or None."""
     path = folder / f"{name}.json"
     if not path.is_file():
         return None
     try:
-        found: Record = json_text.parse(path.read_text(encoding="utf-8"))
+        found: RecordDict = json_text.parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
     if not isinstance(found, dict):
@@ -36,7 +36,7 @@ def read(folder: Path, name: str) -> Record | None:
     return found
 
 
-def finished(folder: Path, wanted: Mapping[str, Any]) -> Record | None:
+def finished(folder: Path, wanted: Mapping[str, Any]) -> RecordDict | None:
     """The record that `wanted` would become, if it is there with all its runs, or more.
 
     `wanted` has a name, what the experiment is ("cell" or "baseline", "budget", "data") and "runs". A record of another

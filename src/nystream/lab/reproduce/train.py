@@ -20,7 +20,7 @@ import torch
 from nystream import files
 from nystream.config import AttentionConfig, ModelConfig, json_text
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems import Problem, Run
+from nystream.lab.reproduce.problems import PaperProblem, Run
 from nystream.models import StreamModel
 from nystream.train import Distillation, TrainConfig, distilled, evaluate, fit_many, fix_landmarks
 from nystream.train.data import Data
@@ -33,10 +33,10 @@ DONE = "done.json"
 SEEDS = 1000  # of a split, at most
 
 
-class Plan(NamedTuple):
+class CellPlan(NamedTuple):
     """What is done for a cell, apart from its data."""
 
-    problem: Problem
+    problem: PaperProblem
     cell: Cell
     config: TrainConfig  # the whole budget
     device: str
@@ -52,7 +52,7 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def train(plan: Plan, runs: Sequence[Run]) -> Trained:
+def train(plan: CellPlan, runs: Sequence[Run]) -> Trained:
     """Train what the cell needs, or take up what is there; the models are of the cell's own variant."""
     cell, twin = plan.cell, plan.cell.twin
     teachers = train(plan._replace(cell=cell.teacher), runs).models if cell.distilled else None
@@ -73,7 +73,7 @@ def train(plan: Plan, runs: Sequence[Run]) -> Trained:
     return found._replace(models=[model.to(plan.device).eval() for model in models])
 
 
-def score(plan: Plan, models: Sequence[StreamModel], runs: Sequence[Run], part: str) -> list[dict[str, float]]:
+def score(plan: CellPlan, models: Sequence[StreamModel], runs: Sequence[Run], part: str) -> list[dict[str, float]]:
     """Streaming scores on the part "valid" or "test" of every run."""
     task, skip = plan.problem.task(plan.cell), plan.problem.skip(plan.cell)
     return [evaluate(model, getattr(run, part), task, skip=skip) for model, run in zip(models, runs, strict=True)]
@@ -90,7 +90,7 @@ def budget(config: TrainConfig, cell: Cell) -> tuple[TrainConfig, TrainConfig | 
     return first, dataclasses.replace(config, epochs=each, lr=config.lr * TUNING_LR)
 
 
-def shape(problem: Problem, cell: Cell, input_dim: int) -> ModelConfig:
+def shape(problem: PaperProblem, cell: Cell, input_dim: int) -> ModelConfig:
     """The config of the cell's models."""
     attention = AttentionConfig(
         cell.model,
@@ -105,7 +105,7 @@ def shape(problem: Problem, cell: Cell, input_dim: int) -> ModelConfig:
     return ModelConfig(attention=attention, layers=cell.layers, stack=cell.stack, **options)
 
 
-def build(problem: Problem, cell: Cell, run: Run) -> StreamModel:
+def build(problem: PaperProblem, cell: Cell, run: Run) -> StreamModel:
     """A model as its seed gives it, its scalers fitted to the training part."""
     torch.manual_seed(number(run))
     model = StreamModel(shape(problem, cell, run.train.input_dim))
@@ -120,7 +120,7 @@ def number(run: Run) -> int:
     return SEEDS * run.split + run.seed
 
 
-def _whole(plan: Plan, runs: Sequence[Run]) -> TrainConfig:
+def _whole(plan: CellPlan, runs: Sequence[Run]) -> TrainConfig:
     """The budget, with as many updates an epoch for every run: they are trained together."""
     if plan.config.steps_per_epoch is not None:
         return plan.config
@@ -130,7 +130,7 @@ def _whole(plan: Plan, runs: Sequence[Run]) -> TrainConfig:
     return dataclasses.replace(plan.config, steps_per_epoch=max(1, least // plan.config.batch_size))
 
 
-def _lessons(plan: Plan, runs: Sequence[Run], teachers: list[StreamModel] | None) -> tuple[list[Data], Task]:
+def _lessons(plan: CellPlan, runs: Sequence[Run], teachers: list[StreamModel] | None) -> tuple[list[Data], Task]:
     """What is learned from: targets, or targets and a teacher's outputs."""
     task = plan.problem.task(plan.cell)
     if teachers is None:
@@ -139,7 +139,7 @@ def _lessons(plan: Plan, runs: Sequence[Run], teachers: list[StreamModel] | None
 
 
 def _first(
-    plan: Plan, runs: Sequence[Run], trains: list[Data], task: Task, config: TrainConfig, where: Path
+    plan: CellPlan, runs: Sequence[Run], trains: list[Data], task: Task, config: TrainConfig, where: Path
 ) -> list[StreamModel]:
     models = [build(plan.problem, plan.cell.phase_one, run).to(plan.device) for run in runs]
     valids, seeds = [run.valid for run in runs], [number(run) for run in runs]
@@ -149,7 +149,7 @@ def _first(
 
 
 def _fixed(
-    plan: Plan,
+    plan: CellPlan,
     runs: Sequence[Run],
     trains: list[Data],
     task: Task,
@@ -178,7 +178,7 @@ def _fixed(
 
 
 def _phase(
-    plan: Plan, cell: Cell, phases: list[TrainConfig], runs: Sequence[Run], job: Any, before: float = 0.0
+    plan: CellPlan, cell: Cell, phases: list[TrainConfig], runs: Sequence[Run], job: Any, before: float = 0.0
 ) -> Trained:
     """The models that a job gives, kept on disk: done once, whichever cell asks for it first."""
     from filelock import FileLock

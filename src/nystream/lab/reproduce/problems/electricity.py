@@ -12,12 +12,12 @@ from typing import Any
 
 from nystream.data.calendar import DAY, WEEK
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import Baseline, Loaded, Problem, Run
-from nystream.lab.tasks.electricity import Forecast, baselines, eia930, forecast
+from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.tasks.electricity import DemandForecast, baselines, eia930, forecast
 from nystream.train import Forecasting, TrainConfig
 from nystream.train.data import fingerprint
 
-BASELINES: dict[str, Callable[[Forecast, int], baselines.Baseline]] = {
+BASELINES: dict[str, Callable[[DemandForecast, int], baselines.Baseline]] = {
     "persistence": baselines.persistence,
     "a day ago": lambda problem, skip: baselines.seasonal(problem, DAY, skip),
     "a week ago": lambda problem, skip: baselines.seasonal(problem, WEEK, skip),
@@ -26,7 +26,7 @@ BASELINES: dict[str, Callable[[Forecast, int], baselines.Baseline]] = {
 
 
 class Hours(Loaded):
-    def __init__(self, problem: Forecast, skip: int) -> None:
+    def __init__(self, problem: DemandForecast, skip: int) -> None:
         self.problem, self.skip = problem, skip
         self.fingerprint = fingerprint(problem.x, problem.y)
 
@@ -36,12 +36,12 @@ class Hours(Loaded):
     def runs(self, splits: int, seeds: int) -> list[Run]:
         return [Run(0, seed, *self.problem.parts) for seed in range(seeds)]
 
-    def baseline(self, name: str, splits: int) -> Baseline:
+    def baseline(self, name: str, splits: int) -> BaselineScores:
         found = BASELINES[name](self.problem, self.skip)
-        return Baseline([dict(found.scores)], dict(found.chosen))
+        return BaselineScores([dict(found.scores)], dict(found.chosen))
 
 
-class Electricity(Problem):
+class Electricity(PaperProblem):
     name, file = "electricity", "eia930_117x43848_hourly.npz"
     window, embed_dim, num_heads, landmarks = 64, 128, 8, 4
     landmark_tokens = 20_000

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import Baseline, Loaded, Problem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
 from nystream.lab.tasks import audio
 from nystream.lab.tasks.audio.baseline import mean_token_accuracy
 from nystream.lab.tasks.audio.splits import FOLDS, Split
@@ -24,12 +24,12 @@ class Tracks(Loaded):
     def runs(self, splits: int, seeds: int) -> list[Run]:
         return [Run(i, seed, *split) for i, split in enumerate(self.splits(splits)) for seed in range(seeds)]
 
-    def baseline(self, name: str, splits: int) -> Baseline:
+    def baseline(self, name: str, splits: int) -> BaselineScores:
         found = [mean_token_accuracy(split) for split in self.splits(splits)]
-        return Baseline([{"accuracy": one["test"]} for one in found], {"C": [one["C"] for one in found]})
+        return BaselineScores([{"accuracy": one["test"]} for one in found], {"C": [one["C"] for one in found]})
 
 
-class Gtzan(Problem):
+class Gtzan(PaperProblem):
     name, file = "gtzan", "gtzan_yamnet_tokens.npz"
     window, embed_dim, num_heads, landmarks = 120, 192, 16, 4
     landmark_tokens = 10_000

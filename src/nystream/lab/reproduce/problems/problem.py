@@ -22,7 +22,7 @@ class Run(NamedTuple):
     test: Data
 
 
-class Baseline(NamedTuple):
+class BaselineScores(NamedTuple):
     """Test scores of something that is no Transformer, one dictionary a split."""
 
     scores: Sequence[Mapping[str, float]]
@@ -39,7 +39,7 @@ class Loaded(ABC):
         """Every split with every seed; what two runs share is one object."""
 
     @abstractmethod
-    def baseline(self, name: str, splits: int) -> Baseline:
+    def baseline(self, name: str, splits: int) -> BaselineScores:
         """One of the problem's baselines."""
 
     def scores(self, found: dict[str, float]) -> dict[str, float]:
@@ -47,7 +47,7 @@ class Loaded(ABC):
         return found
 
 
-class Problem(ABC):
+class PaperProblem(ABC):
     """A task as the paper sets it; sizes are those of its table."""
 
     name: ClassVar[str]

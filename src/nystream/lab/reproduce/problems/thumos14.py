@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import Baseline, Loaded, Problem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
 from nystream.lab.tasks import actions
 from nystream.train import Detection, TrainConfig
 from nystream.train.data import fingerprint
@@ -23,11 +23,11 @@ class VideoRuns(Loaded):
         cut = [self.videos.split(seed=split) for split in range(splits)]
         return [Run(i, seed, *parts) for i, parts in enumerate(cut) for seed in range(seeds)]
 
-    def baseline(self, name: str, splits: int) -> Baseline:
+    def baseline(self, name: str, splits: int) -> BaselineScores:
         raise ValueError(f"there is no baseline {name!r}")
 
 
-class Thumos14(Problem):
+class Thumos14(PaperProblem):
     name, file = "thumos14", "thumos14_i3d_pca256_i8.npz"
     window, embed_dim, num_heads, landmarks = 64, 1024, 8, 16
     landmark_tokens = 50_000

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from nystream.lab.reproduce import paper
-from nystream.lab.reproduce.report.grouping import Table, say
-from nystream.lab.reproduce.report.records import Record, Run
-
-Part = Literal["metrics", "valid"]
+from nystream.lab.reproduce.report.grouping import GroupTable, say
+from nystream.lab.reproduce.report.records import Record, RunKey
 
 CONFIDENCE = 0.95
 SAME = 1e-4  # of a score: what one function computed in two ways may differ by
@@ -91,7 +89,7 @@ class Comparison(NamedTuple):
         return f"{ours} updates of {size} against {theirs} of {other}"
 
 
-def difference(first: Record, second: Record, metric: str = "", part: Part = "metrics") -> Difference | None:
+def difference(first: Record, second: Record, metric: str = "", part: str = "metrics") -> Difference | None:
     """On test data, or on those of the part "valid"; None where the two share no run, or one has no such score.
 
     A baseline that draws nothing has one run for all seeds of a split.
@@ -103,7 +101,7 @@ def difference(first: Record, second: Record, metric: str = "", part: Part = "me
     by_split: dict[int | None, list[float]] = {}
     same = True
     for run, value in zip(first.runs, ours.values, strict=True):
-        other = theirs.get(run, theirs.get(Run(run.split, None)))
+        other = theirs.get(run, theirs.get(RunKey(run.split, None)))
         if other is not None:
             by_split.setdefault(run.split, []).append(value - other)
             same = same and abs(value - other) <= SAME * abs(other)
@@ -133,7 +131,7 @@ def half_width(values: list[float]) -> float | None:
     return quantile * stdev(values) / len(values) ** 0.5
 
 
-def comparisons(table: Table) -> list[Comparison]:
+def comparisons(table: GroupTable) -> list[Comparison]:
     """Every difference that a reader of a table asks for, as far as its records are there."""
     found = []
     for part, kind, label, first, second in _pairs(table):
@@ -143,7 +141,7 @@ def comparisons(table: Table) -> list[Comparison]:
     return found
 
 
-def best_baseline(table: Table) -> Record | None:
+def best_baseline(table: GroupTable) -> Record | None:
     """By test score, which favours the baseline."""
     return table.baselines[0] if table.baselines else None
 
@@ -153,7 +151,7 @@ def headline(found: Sequence[Comparison]) -> list[Comparison]:
     return [one for one in found if one.part == "models" and (one.first.model, one.second.model) in HEADLINE]
 
 
-def _pairs(table: Table) -> Iterator[tuple[str, str, str, Record, Record]]:
+def _pairs(table: GroupTable) -> Iterator[tuple[str, str, str, Record, Record]]:
     depths = sorted({layers for _, layers in table.cells})
     for kind, pairs in PAIRS.items():
         for layers in depths:

@@ -9,13 +9,13 @@ MISSING = "–"
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     name: str
     number: bool = True  # set to the right
 
 
 @dataclass(frozen=True)
-class Row:
+class GridRow:
     cells: tuple[str, ...]
     mark: str = ""  # why it stands out: "better", "worse" or "chosen"
     starts: bool = False  # a line above it
@@ -27,8 +27,8 @@ class Grid:
     """A table, and `notes` beneath it."""
 
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[GridColumn, ...]
+    rows: tuple[GridRow, ...]
     notes: tuple[str, ...] = ()
 
 

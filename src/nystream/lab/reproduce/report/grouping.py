@@ -18,7 +18,7 @@ PINV = {"exact": "exact inverse", "ridge": "ridge", "none": "no inverse", "newto
 
 
 @dataclass(frozen=True)
-class Table:
+class GroupTable:
     """The records of one group, told apart: the table's own cells, sweeps over m, ablations, baselines."""
 
     group: Group
@@ -57,7 +57,7 @@ class Table:
         return [*self.cells.values(), *(one for one, _ in self.others), *self.baselines]
 
 
-def tables(records: Sequence[Record]) -> list[Table]:
+def tables(records: Sequence[Record]) -> list[GroupTable]:
     """The records by group: the paper's three tables first, in its order, each followed by its further ones."""
     order = list(paper.TASKS)
     groups = {one.group for one in records if "cell" in one.raw} or {one.group for one in records}
@@ -104,7 +104,7 @@ def say(differs: Mapping[str, Any]) -> str:
     return ", ".join(words) or "the table's own"
 
 
-def _table(group: Group, records: Sequence[Record]) -> Table:
+def _table(group: Group, records: Sequence[Record]) -> GroupTable:
     cells: dict[tuple[str, int], Record] = {}
     others: list[tuple[Record, Mapping[str, Any]]] = []
     seen: dict[str, str] = {}
@@ -126,4 +126,4 @@ def _table(group: Group, records: Sequence[Record]) -> Table:
     ordered = {key: cells[key] for key in sorted(cells, key=lambda key: (models.index(key[0]), key[1]))}
     baselines = [one for one in records if "baseline" in one.raw]
     baselines.sort(key=lambda one: one.score.mean, reverse=paper.METRICS[group.metric].higher)
-    return Table(group, ordered, tuple(others), tuple(baselines))
+    return GroupTable(group, ordered, tuple(others), tuple(baselines))

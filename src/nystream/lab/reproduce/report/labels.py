@@ -22,7 +22,7 @@ FAR = tuple(
 MARKER, AIR, BESIDE = 5, 4, 12
 
 Spot = tuple[float, float]
-Line = tuple[Spot, Spot]
+Segment = tuple[Spot, Spot]
 Box = tuple[float, float, float, float]
 
 
@@ -33,7 +33,7 @@ class Label(NamedTuple):
     dy: float
     side: str
     box: Box
-    line: Line | None  # from its point, if it is far off
+    line: Segment | None  # from its point, if it is far off
 
 
 def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]]) -> None:
@@ -50,7 +50,7 @@ def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]
     at: list[Spot] = [tuple(axis.transData.transform((x, y))) for x, y, *_ in points]
     markers = [_grown((*spot, *spot), MARKER * pixels, MARKER * pixels) for spot in at]
     labels: list[Box] = []
-    lines: list[Line] = []
+    lines: list[Segment] = []
     # Crowded points first: they have the least choice.
     for i in sorted(range(len(points)), key=lambda i: sorted(_far(at[i], other) for other in at)[1:3]):
         x, y, text, colour = points[i]
@@ -77,7 +77,7 @@ def _possible(point: Spot, size: Any, pixels: float) -> Iterator[Label]:
         yield Label(dx, dy, side, box, (point, (x, y)) if abs(dx) + abs(dy) > BESIDE else None)
 
 
-def _best(possible: Iterator[Label], taken: Sequence[Box], lines: Sequence[Line], inside: Any) -> Label:
+def _best(possible: Iterator[Label], taken: Sequence[Box], lines: Sequence[Segment], inside: Any) -> Label:
     """The first without a clash, or else with the fewest.
 
     Text on something is worse than a line across it, which a point that lies beneath another cannot avoid.
@@ -110,7 +110,7 @@ def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _crosses(line: Line, box: Box, steps: int = 16) -> bool:
+def _crosses(line: Segment, box: Box, steps: int = 16) -> bool:
     (x, y), (end, top) = line
     along = ((x + (end - x) * k / steps, y + (top - y) * k / steps) for k in range(steps + 1))
     return any(box[0] < a < box[2] and box[1] < b < box[3] for a, b in along)

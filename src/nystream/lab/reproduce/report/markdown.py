@@ -11,17 +11,17 @@ from nystream.lab.reproduce.report.compare import comparisons, headline
 from nystream.lab.reproduce.report.document import (
     MISSING,
     Bullets,
-    Column,
     Document,
     Figure,
     Grid,
+    GridColumn,
+    GridRow,
     Paragraph,
     Part,
-    Row,
     Section,
     Sources,
 )
-from nystream.lab.reproduce.report.grouping import Table
+from nystream.lab.reproduce.report.grouping import GroupTable
 from nystream.lab.reproduce.report.grouping import tables as grouped
 from nystream.lab.reproduce.report.records import Record
 from nystream.lab.reproduce.report.sections import document, sentence
@@ -64,18 +64,18 @@ def readme_results(records: Sequence[Record]) -> str:
     return "\n\n".join(blocks)
 
 
-def _short(table: Table) -> tuple[Grid, list[Record]]:
+def _short(table: GroupTable) -> tuple[Grid, list[Record]]:
     """The table, and the records that are in it."""
     task, metric = paper.TASKS[table.group.task], table.metric
     # The paper's first column is the one that ours compares with.
     columns = (
-        Column("model", False),
-        Column("blocks"),
-        Column("paper" + (f" ({task.columns[0]})" if task.columns[0] else "")),
-        Column("ours"),
-        Column("µs a step"),
-        Column("times faster than Att"),
-        Column("kB a stream"),
+        GridColumn("model", False),
+        GridColumn("blocks"),
+        GridColumn("paper" + (f" ({task.columns[0]})" if task.columns[0] else "")),
+        GridColumn("ours"),
+        GridColumn("µs a step"),
+        GridColumn("times faster than Att"),
+        GridColumn("kB a stream"),
     )
     rows, used = [], []
     for (model, layers), one in table.cells.items():
@@ -93,10 +93,10 @@ def _short(table: Table) -> tuple[Grid, list[Record]]:
             numbers.times(step["relative"] if step else None),
             numbers.kilobytes(step["bytes_per_stream"] if step else None),
         )
-        rows.append(Row(cells))
+        rows.append(GridRow(cells))
         used.append(one)
     for baseline in table.baselines:
-        rows.append(Row((baseline.label, "", "", numbers.score(baseline.score, metric), "", "", "")))
+        rows.append(GridRow((baseline.label, "", "", numbers.score(baseline.score, metric), "", "", "")))
     return Grid(f"{table.group.title}: {metric.head}, {metric.better}", columns, tuple(rows)), [*used, *table.baselines]
 
 

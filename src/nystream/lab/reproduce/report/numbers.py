@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nystream.lab.reproduce.paper import Metric, Score
+from nystream.lab.reproduce.paper import Metric, PrintedScore
 from nystream.lab.reproduce.report.compare import Difference
 from nystream.lab.reproduce.report.document import MISSING
-from nystream.lab.reproduce.report.records import Scores
+from nystream.lab.reproduce.report.records import ScoreSummary
 
 
-def score(scores: Scores | None, metric: Metric) -> str:
+def score(scores: ScoreSummary | None, metric: Metric) -> str:
     """82.80 ± 4.40; without a deviation where there is one run."""
     if scores is None:
         return MISSING
@@ -19,7 +19,7 @@ def score(scores: Scores | None, metric: Metric) -> str:
     return mean if scores.std is None else f"{mean} ± {metric.scale * scores.std:.{metric.digits}f}"
 
 
-def to_paper(scores: Scores | None, printed: Score | None, metric: Metric) -> str:
+def to_paper(scores: ScoreSummary | None, printed: PrintedScore | None, metric: Metric) -> str:
     """Ours minus the paper's, at the paper's precision."""
     if scores is None or printed is None:
         return MISSING

@@ -16,7 +16,7 @@ from nystream import files, plotting
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import compare
 from nystream.lab.reproduce.report.compare import Comparison, blocks
-from nystream.lab.reproduce.report.grouping import Table
+from nystream.lab.reproduce.report.grouping import GroupTable
 from nystream.lab.reproduce.report.labels import place
 from nystream.lab.reproduce.report.records import Record
 from nystream.plotting import BLUE, RED
@@ -79,7 +79,7 @@ def require() -> None:
     plotting.require("the report", ", or --no-plots leaves the plots out")
 
 
-def drawable(table: Table) -> dict[str, Plot]:
+def drawable(table: GroupTable) -> dict[str, Plot]:
     """Every plot that the records of a table are enough for, by name."""
     slug, title, metric = table.group.slug, table.group.title, table.metric
     plots = []
@@ -170,7 +170,7 @@ class Drawn(NamedTuple):
         return f'{head} class="plot" style="max-width: {points * 1.4:.0f}px">{rest}'
 
 
-def _axes_of_cost(table: Table) -> list[tuple[str, Callable[[Record], float | None]]]:
+def _axes_of_cost(table: GroupTable) -> list[tuple[str, Callable[[Record], float | None]]]:
     def time(one: Record) -> float | None:
         return one.raw["step"]["median_microseconds"] if one.raw["step"] else None
 
@@ -184,7 +184,7 @@ def _axes_of_cost(table: Table) -> list[tuple[str, Callable[[Record], float | No
     return found
 
 
-def _costs(figure: Any, table: Table, panels: Sequence[tuple[str, Callable[[Record], float | None]]]) -> None:
+def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Callable[[Record], float | None]]]) -> None:
     metric = table.metric
     figure.set_size_inches(4.9 * len(panels) if len(panels) > 1 else 6.0, 4.0)
     labels = []
@@ -218,7 +218,7 @@ def _costs(figure: Any, table: Table, panels: Sequence[tuple[str, Callable[[Reco
         place(figure, axis, points)
 
 
-def _landmarks(figure: Any, table: Table) -> None:
+def _landmarks(figure: Any, table: GroupTable) -> None:
     metric = table.metric
     depths = sorted({layers for model, layers in _swept(table) if len(table.sweep(model, layers)) > 1})
     figure.set_size_inches(max(5.6, 4.4 * len(depths)), 3.9)
@@ -260,7 +260,7 @@ def _landmarks(figure: Any, table: Table) -> None:
     figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
 
 
-def _differences(figure: Any, table: Table, panels: Sequence[Sequence[Comparison]], what: str) -> None:
+def _differences(figure: Any, table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str) -> None:
     metric = table.metric
     written = [_lines(panel) for panel in panels]
     figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in written))
@@ -349,12 +349,12 @@ def _interval(axis: Any, row: int, line: Comparison, metric: paper.Metric) -> No
     axis.plot(metric.scale * by.mean, row, "o", color=colour, markerfacecolor=filled, markersize=4.2, zorder=2)
 
 
-def _swept(table: Table) -> list[tuple[str, int]]:
+def _swept(table: GroupTable) -> list[tuple[str, int]]:
     found = {(one.model, one.layers) for one, _ in table.swept()} | set(table.cells)
     return [key for key in sorted(found) if key[0] in dict.fromkeys(curve[0] for curve in CURVES)]
 
 
-def _depths(table: Table) -> list[int]:
+def _depths(table: GroupTable) -> list[int]:
     return sorted({layers for _, layers in table.cells})
 
 
@@ -365,6 +365,6 @@ def _short(number: float) -> str:
     return f"{number:g}"
 
 
-def every(tables: Sequence[Table]) -> list[Plot]:
+def every(tables: Sequence[GroupTable]) -> list[Plot]:
     """All plots of a report."""
     return [plot for table in tables for plot in drawable(table).values()]

@@ -53,14 +53,14 @@ COMMON: Mapping[str, Any] = {
 }
 
 
-class Run(NamedTuple):
+class RunKey(NamedTuple):
     """What a value was trained on and drawn with; None where a protocol has no such thing."""
 
     split: int | None
     seed: int | None
 
 
-class Scores(NamedTuple):
+class ScoreSummary(NamedTuple):
     mean: float
     std: float | None  # None for one run
     values: tuple[float, ...]
@@ -100,9 +100,9 @@ class Record:
     name: str
     group: Group
     metric: str
-    metrics: Mapping[str, Scores]
-    valid: Mapping[str, Scores]
-    runs: tuple[Run, ...]
+    metrics: Mapping[str, ScoreSummary]
+    valid: Mapping[str, ScoreSummary]
+    runs: tuple[RunKey, ...]
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     @property
@@ -127,7 +127,7 @@ class Record:
         return self.raw["baseline"]["name"] if "baseline" in self.raw else paper.MODELS[self.model]
 
     @property
-    def score(self) -> Scores:
+    def score(self) -> ScoreSummary:
         return self.metrics[self.metric]
 
     @property
@@ -186,7 +186,7 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
     runs = []
     for run in raw["runs"]:
         _check(run, {"split": (int, None), "seed": (int, None)}, f"{where}: runs")
-        runs.append(Run(run["split"], run["seed"]))
+        runs.append(RunKey(run["split"], run["seed"]))
     if not runs:
         raise ValueError(f"{where}: runs is empty")
     if len(set(runs)) < len(runs):
@@ -201,7 +201,7 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
     return Record(raw["name"], group, raw["metric"], metrics, valid, tuple(runs), raw)
 
 
-def _scores(found: Mapping[str, Any], count: int, where: str) -> dict[str, Scores]:
+def _scores(found: Mapping[str, Any], count: int, where: str) -> dict[str, ScoreSummary]:
     scores = {}
     for name, of in found.items():
         _check({name: of}, {name: dict}, where)
@@ -215,7 +215,7 @@ def _scores(found: Mapping[str, Any], count: int, where: str) -> dict[str, Score
         _same(f"{where}: {name}: mean", of["mean"], fmean(values))
         if std is not None:
             _same(f"{where}: {name}: std", std, stdev(values))
-        scores[name] = Scores(of["mean"], std, tuple(values))
+        scores[name] = ScoreSummary(of["mean"], std, tuple(values))
     return scores
 
 

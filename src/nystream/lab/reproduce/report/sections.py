@@ -8,7 +8,7 @@ from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import compare, numbers, tables
 from nystream.lab.reproduce.report.compare import Comparison
 from nystream.lab.reproduce.report.document import Bullets, Document, Figure, Paragraph, Part, Section, Sources
-from nystream.lab.reproduce.report.grouping import Table
+from nystream.lab.reproduce.report.grouping import GroupTable
 from nystream.lab.reproduce.report.grouping import tables as grouped
 from nystream.lab.reproduce.report.plots import Plot, drawable
 from nystream.lab.reproduce.report.records import Record
@@ -66,7 +66,7 @@ def sentence(one: Comparison) -> str:
     return f"{one.label}: {metric.title} {mean}{points}{within}, {one.verdict}{budget}{seen}"
 
 
-def _summary(found: Sequence[Table]) -> Iterator[Part]:
+def _summary(found: Sequence[GroupTable]) -> Iterator[Part]:
     yield Paragraph(INTRODUCTION)
     told = []
     for table in found:
@@ -79,7 +79,7 @@ def _summary(found: Sequence[Table]) -> Iterator[Part]:
         yield tables.summary(told)
 
 
-def _task(task: str, found: Sequence[Table], figures: bool) -> Section:
+def _task(task: str, found: Sequence[GroupTable], figures: bool) -> Section:
     of = paper.TASKS[task]
     differs = (Paragraph(of.data), Paragraph("How this differs from the paper's experiment:"), Bullets(of.differs))
     own = [table for table in found if not table.group.extra]
@@ -94,13 +94,13 @@ def _task(task: str, found: Sequence[Table], figures: bool) -> Section:
     return Section(of.title, task, tuple(parts), sections)
 
 
-def _beside(table: Table) -> Iterator[Part]:
+def _beside(table: GroupTable) -> Iterator[Part]:
     for word in (table.group.protocol, table.group.tokens):
         if word in paper.BESIDE:
             yield Paragraph(paper.BESIDE[word])
 
 
-def _parts(table: Table, figures: bool) -> Iterator[Part]:
+def _parts(table: GroupTable, figures: bool) -> Iterator[Part]:
     plots = drawable(table) if figures else {}
     slug = table.group.slug
     yield tables.result(table)

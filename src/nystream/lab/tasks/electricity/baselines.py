@@ -1,9 +1,9 @@
 """What a model must beat: the last total, that of a day or a week ago, and ridge regression.
 
 Every score is on test rows, of totals in units of the training totals' deviation, so that their mean has an `mse` of
-about 1: what `nystream.train.evaluate` gives for a model of totals, and `Forecast.in_totals` makes of the scores of one
-of changes. A test stream begins where validation ends, and what was measured before is known; a model that starts
-afresh there has a window to fill, and `skip` leaves the same rows out.
+about 1: what `nystream.train.evaluate` gives for a model of totals, and `DemandForecast.in_totals` makes of the scores
+of one of changes. A test stream begins where validation ends, and what was measured before is known; a model that
+starts afresh there has a window to fill, and `skip` drops the same rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nystream.data.calendar import DAY, WEEK
-from nystream.lab.tasks.electricity.features import Forecast
+from nystream.lab.tasks.electricity.features import DemandForecast
 from nystream.layers.scaler import Scaler
 from nystream.train import Forecasting
 
@@ -37,12 +37,12 @@ class Baseline:
     chosen: Mapping[str, float] = field(default_factory=dict)
 
 
-def persistence(problem: Forecast, skip: int = 0) -> Baseline:
+def persistence(problem: DemandForecast, skip: int = 0) -> Baseline:
     """The last known total stays as it is."""
     return Baseline("persistence", _totals(problem, _earlier(problem, problem.ahead), _test(problem, skip)))
 
 
-def seasonal(problem: Forecast, period: float = DAY, skip: int = 0) -> Baseline:
+def seasonal(problem: DemandForecast, period: float = DAY, skip: int = 0) -> Baseline:
     """The total is what it was `period` hours before the hour that is forecast."""
     lag = problem.series.rows(period, "period")
     if lag < problem.ahead:
@@ -51,7 +51,9 @@ def seasonal(problem: Forecast, period: float = DAY, skip: int = 0) -> Baseline:
     return Baseline(name, _totals(problem, _earlier(problem, lag), _test(problem, skip)))
 
 
-def ridge(problem: Forecast, lags: int | None = None, alphas: Sequence[float] = ALPHAS, skip: int = 0) -> Baseline:
+def ridge(
+    problem: DemandForecast, lags: int | None = None, alphas: Sequence[float] = ALPHAS, skip: int = 0
+) -> Baseline:
     """Ridge regression on the last `lags` tokens, the time features of the newest alone; its target is the problem's.
 
     Unless told, 24 tokens, or 6 of those that carry lags themselves.
@@ -75,13 +77,13 @@ def ridge(problem: Forecast, lags: int | None = None, alphas: Sequence[float] = 
     return Baseline("ridge", design.scores(output, test), chosen)
 
 
-def baselines(problem: Forecast, skip: int = 0, lags: int | None = None) -> list[Baseline]:
+def baselines(problem: DemandForecast, skip: int = 0, lags: int | None = None) -> list[Baseline]:
     """All of them, for one table; `lags` is that of `ridge`."""
     seasons = [seasonal(problem, period, skip) for period in (DAY, WEEK)]
     return [persistence(problem, skip), *seasons, ridge(problem, lags, skip=skip)]
 
 
-def _earlier(problem: Forecast, lag: int) -> NDArray[np.float64]:
+def _earlier(problem: DemandForecast, lag: int) -> NDArray[np.float64]:
     """[N]: for every row the total `lag` rows before the one that is forecast; NaN where the series had not begun."""
     total = problem.series.total()
     targets = problem.first + np.arange(len(problem.y)) + problem.ahead
@@ -91,7 +93,7 @@ def _earlier(problem: Forecast, lag: int) -> NDArray[np.float64]:
 class _Design:
     """The columns of the regression: what is known of a row, and of the rows before it, its time, and a constant."""
 
-    def __init__(self, problem: Forecast, lags: int) -> None:
+    def __init__(self, problem: DemandForecast, lags: int) -> None:
         self.problem, self.lags, self.times = problem, lags, problem.times
         self.x = _scaler(problem, problem.x)(problem.x).numpy()
         self.scaler = _scaler(problem, problem.y)
@@ -128,18 +130,18 @@ class _Design:
             yield at, held
 
 
-def _scaler(problem: Forecast, held: Tensor) -> Scaler:
+def _scaler(problem: DemandForecast, held: Tensor) -> Scaler:
     """The scaler of x or y of the problem, fitted to the training part as a model's is."""
     scaler = Scaler(held.shape[1])
     scaler.fit(held[: problem.edges[0]])
     return scaler
 
 
-def _valid(problem: Forecast, skip: int) -> tuple[int, int]:
+def _valid(problem: DemandForecast, skip: int) -> tuple[int, int]:
     return _skipped("validation", problem.edges[0], problem.edges[1], skip)
 
 
-def _test(problem: Forecast, skip: int) -> tuple[int, int]:
+def _test(problem: DemandForecast, skip: int) -> tuple[int, int]:
     return _skipped("test", problem.edges[1], len(problem.x), skip)
 
 
@@ -149,7 +151,7 @@ def _skipped(part: str, start: int, stop: int, skip: int) -> tuple[int, int]:
     return start + skip, stop
 
 
-def _totals(problem: Forecast, output: NDArray[np.float64], rows: tuple[int, int]) -> dict[str, float]:
+def _totals(problem: DemandForecast, output: NDArray[np.float64], rows: tuple[int, int]) -> dict[str, float]:
     """The scores of totals [N] in the user's units."""
     part = output[slice(*rows)]
     if not np.isfinite(part).all():
@@ -158,7 +160,7 @@ def _totals(problem: Forecast, output: NDArray[np.float64], rows: tuple[int, int
     return _scores(problem, part, problem.series.total()[targets])
 
 
-def _scores(problem: Forecast, output: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, float]:
+def _scores(problem: DemandForecast, output: NDArray[np.float64], y: NDArray[np.float64]) -> dict[str, float]:
     """Of outputs [rows] in the user's units: an error of a change is that of the total it leads to."""
     error = torch.from_numpy((output - y) / problem.deviation)[:, None]
     return Forecasting().scores(error, torch.zeros_like(error))

@@ -51,7 +51,7 @@ def _earlier(held: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
+class DemandForecast:
     """A forecasting problem: a token and a target for every row, and where training ends and testing begins.
 
     Tokens are in the user's units. A model's scalers are fitted to the training part, which holds nothing later:
@@ -117,13 +117,13 @@ def forecast(
     *,
     target: Target = "total",
     tokens: Tokens = "paper",
-) -> Forecast:
+) -> DemandForecast:
     """The total `horizon` hours ahead, from all values of a row and the embedding of its time.
 
     The rows are split in order of time: no target of one part is a target of another, and every one of training is
     older than every one of validation, which is older than every one of testing. Scores are comparable between models
     that skip the same number of first rows of a part (`skip` of `nystream.train.evaluate`), in the unit of
-    `Forecast.in_totals`: validation and test rows are the same for all targets and tokens.
+    `DemandForecast.in_totals`: validation and test rows are the same for all targets and tokens.
 
     Args:
         series: what was measured.
@@ -161,4 +161,4 @@ def forecast(
     wanted = total[first + ahead :] - (total[first:rows] if target == "change" else 0.0)
     y = torch.from_numpy(wanted[:, None].astype(np.float32))
     edges = (second - first, third - first)
-    return Forecast(series, x, y, ahead, edges, target, tokens, time.shape[1], first)
+    return DemandForecast(series, x, y, ahead, edges, target, tokens, time.shape[1], first)
