@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,24 +30,7 @@ from nystream.provenance import hardware
 SHOWN = 14 * 24  # hours of the plot
 EVERY = 6  # hours between two marks of forecasts
 COLUMNS = ("mse (1e-3)", "mean error, GW", "multiply-adds", "µs a step", "memory")
-# One column of text in the middle; what a phone shows of a plot is drawn for it, and read without scrolling.
-STYLE = """
-body { max-width: 52rem; }
-p, ul, figcaption { max-width: none; }
-.scroll { width: 100%; }
-table { width: 100%; }
-.wide svg.plot { max-width: 100% !important; }
-.slim { display: none; }
-@media (max-width: 40rem) {
-  .broad { display: none; }
-  .slim { display: block; }
-  .wide svg.plot { min-width: 0; }
-  table { font-size: .74rem; }
-  th, td { padding: .3rem .22rem; }
-  thead th { min-width: 0; }
-  tbody th { min-width: 5.6rem; }
-}
-"""
+STYLE = Path(__file__).with_name("page.css")
 BROAD, SLIM = 7.6, 4.4  # inches
 
 
@@ -84,7 +68,7 @@ def render(lines: Sequence[SummaryRow], tally: Tally, notes: tuple[str, ...], co
         summary,
         (Section("The stream", "stream", figures[:2]), Section("What it costs", "costs", (figures[2], about))),
     )
-    return html.render(page, {broad.name: _both(broad, slim) for broad, slim in pairs}, STYLE)
+    return html.render(page, {broad.name: _both(broad, slim) for broad, slim in pairs}, STYLE.read_text("utf-8"))
 
 
 def table(lines: Sequence[SummaryRow], notes: tuple[str, ...]) -> Grid:
