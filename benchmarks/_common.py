@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 import nystream as ns
-from nystream.bench import record
-from nystream.bench.timing import interleaved
+from nystream import provenance
+from nystream.lab.bench.timing import interleaved
 
 __all__ = ["FIGURES", "RESULTS", "ROOT", "build", "interleaved", "write_results"]
 
@@ -35,4 +35,4 @@ def write_results(name: str, figures: Mapping[str, Any]) -> Path:
     script = Path(sys.argv[0]).resolve()
     command = " ".join(["python", str(script.relative_to(ROOT)), *sys.argv[1:]])
     RESULTS.mkdir(exist_ok=True)
-    return record.write(RESULTS / f"{name}.json", command, figures)
+    return provenance.write(RESULTS / f"{name}.json", command, figures)

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from _common import write_results
 
-from nystream.reproduce.problems import problem
-from nystream.reproduce.train import build
+from nystream.lab.reproduce.problems import problem
+from nystream.lab.reproduce.train import build
 from nystream.train import TrainConfig, fit_many
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nystream.reproduce.report import markdown, records
-from nystream.reproduce.report.grouping import tables as grouped
+from nystream.lab.reproduce.report import markdown, records
+from nystream.lab.reproduce.report.grouping import tables as grouped
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -94,8 +94,8 @@ def inverse() -> str:
         what = f"λ = {row['value']:g}" if row["pinv"] == "ridge" else f"{row['value']} iterations"
         rows.append([f"`{row['pinv']}`, {what}", row["dtype"], *(f"{error:.0e}" for error in row["errors"].values())])
     return (
-        f"Largest error of `co-cont-single` (n = {record['n']}, m = {record['m']}; `steps`, in float32 the compiled pool "
-        f"too) against the float64 reference, relative to the largest output ({source(record)}):\n\n"
+        f"Largest error of `co-cont-single` (n = {record['n']}, m = {record['m']}; `steps`, in float32 the compiled "
+        f"pool too) against the float64 reference, relative to the largest output ({source(record)}):\n\n"
         + table(["inverse", "model", *(f"{name} stream" for name in record["rows"][0]["errors"])], rows)
     )
 

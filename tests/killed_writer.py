@@ -53,16 +53,17 @@ def session(folder):
 
 
 def record(folder):
-    from nystream.reproduce import store
+    from nystream.lab.reproduce import store
 
     store.write(folder, {"name": "cell"})
 
 
 def bench(folder):
-    from nystream.bench import record
+    from nystream import provenance
+    from nystream.files import require_writable
 
-    record.require_writable("out", folder / "bench.json")
-    record.write(folder / "bench.json", "nystream bench", {})
+    require_writable("out", folder / "bench.json")
+    provenance.write(folder / "bench.json", "nystream bench", {})
 
 
 def run(folder):

@@ -20,7 +20,7 @@ SOURCE = ROOT / "src"
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text("utf-8")]
 API = "\n".join(page.read_text("utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
 SHOWN = re.findall(r"^::: (\S+)", API, re.M)
-INSIDE = {"nystream.reproduce.problems"}  # packages whose names are for the commands alone
+INSIDE = {"nystream.lab.reproduce.problems"}  # packages whose names are for the commands alone
 PACKAGES = [
     name
     for path in sorted((SOURCE / "nystream").rglob("__init__.py"))

@@ -2,8 +2,8 @@
 
     python tools/electricity_sample.py FOLDER      # the folder that holds eia930_117x43848_hourly.npz
 
-Writes src/nystream/tasks/electricity/sample.npz: 24 large or telling areas from all over the country, the last three
-years, every number as in the full file. Attribution and licence are in sample.LICENSE.txt beside it.
+Writes src/nystream/data/sample.npz: 24 large or telling areas from all over the country, the last three years, every
+number as in the full file. Attribution and licence are in sample.LICENSE.txt beside it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nystream.tasks.electricity import eia930, embedded
+from nystream.data.sample import FILE
+from nystream.lab.tasks.electricity import eia930, embedded
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "nystream" / "tasks" / "electricity" / embedded.FILE
 MOST = 1_500_000  # bytes
 
 
@@ -25,9 +25,9 @@ def main() -> None:
     full = eia930.load(parser.parse_args().folder)
     year = full.time.astype("datetime64[Y]").astype(int) + 1970
     first, last = np.searchsorted(year, [embedded.YEARS[0], embedded.YEARS[1] + 1])
-    eia930.write(TARGET, full.select(embedded.AREAS, slice(int(first), int(last))))
-    if TARGET.stat().st_size > MOST:
-        raise SystemExit(f"{TARGET} has {TARGET.stat().st_size} bytes, more than {MOST}")
+    eia930.write(FILE, full.select(embedded.AREAS, slice(int(first), int(last))))
+    if FILE.stat().st_size > MOST:
+        raise SystemExit(f"{FILE} has {FILE.stat().st_size} bytes, more than {MOST}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nystream.live.sources.sample import csv_lines
+from nystream.data.sample import csv_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "src" / "nystream" / "live" / "packaged" / "demand"

@@ -48,6 +48,21 @@ def write_text(path: Path, text: str) -> None:
     replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
+def require_writable(name: str, path: Path) -> None:
+    """Fail before the work, not after it, if its file could not be written."""
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"{name}={path}: its folder does not exist; make it first")
+    if os.path.isdir(path):  # which, unlike Path.is_dir, bears every name
+        raise IsADirectoryError(f"{name}={path} is a folder, but must be a file")
+    if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
+        raise PermissionError(f"{name}={path} is there and is no file that may be written over")
+    try:
+        with working_folder(path):
+            pass
+    except OSError as error:
+        raise OSError(f"{name}={path} cannot be written: {error.strerror}") from error
+
+
 @contextmanager
 def working_folder(path: Path) -> Iterator[Path]:
     """A folder beside `path` to make it in, which no other process uses or removes; gone in the end."""

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from nystream.bench import record
-from nystream.bench.sizes import Sizes
 from nystream.cli import main
 from nystream.cli.bench import Bench
+from nystream.files import require_writable
+from nystream.lab.bench.sizes import ModelSizes
 
 TINY = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--landmarks", "3", "--ff-dim", "8"]
 TINY += ["--input-dim", "5", "--output-dim", "3", "--backend", "torch"]
@@ -79,9 +79,9 @@ def test_a_file_that_may_not_be_written_stops_it_before_anything_is_measured(cap
 
 def test_looking_whether_a_file_can_be_written_leaves_it_as_it_was(tmp_path):
     path = tmp_path / "kept.json"
-    record.require_writable("json", path)
+    require_writable("json", path)
     path.write_text("kept")
-    record.require_writable("json", path)
+    require_writable("json", path)
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("kept.json", "kept")]
 
 
@@ -97,7 +97,7 @@ def test_help_names_every_option(capsys):
     assert main(["bench", "--help"]) == 0
     out = capsys.readouterr().out
     options = ["parts", "streams", "threads", "rounds", "json", "plot", "quick"]
-    options += [size.name.replace("_", "-") for size in dataclasses.fields(Sizes)]
+    options += [size.name.replace("_", "-") for size in dataclasses.fields(ModelSizes)]
     for option in options:
         assert f"--{option} " in out
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from nystream import progress
 from nystream.cli import demo, main
 from nystream.cli.screen import fitting
-from nystream.demo import models, page, screen, summary
-from nystream.demo.summary import Cost, Line
-from nystream.demo.terminal import Keyboard, Quit
+from nystream.lab.demo import models, page, screen, summary
+from nystream.lab.demo.summary import StepCost, SummaryRow
+from nystream.lab.demo.terminal import Keyboard, Quit
 
 QUICK = ["demo", "--plain", "--weeks", "1", "--epochs", "3"]
 
@@ -180,8 +180,8 @@ def test_a_screen_without_braille_is_a_log(monkeypatch):
 @pytest.mark.parametrize("width", [80, 60, 40])
 def test_no_column_is_lost_where_the_terminal_is_narrow(width):
     lines = [
-        Line("full, window recomputed", 0.000525, 0.706, Cost(524288, 1217.5, 65544), "full"),
-        Line("persistence", 0.0278, 5.377),
+        SummaryRow("full, window recomputed", 0.000525, 0.706, StepCost(524288, 1217.5, 65544), "full"),
+        SummaryRow("persistence", 0.0278, 5.377),
     ]
     held = Console(file=io.StringIO(), width=width, color_system=None)
     held.print(*fitting(demo.table(lines), held))

@@ -10,7 +10,7 @@ import tyro
 
 from nystream.cli.report import Report
 
-fake = runpy.run_path(str(Path(__file__).parents[1] / "reproduce" / "fake_records.py"))
+fake = runpy.run_path(str(Path(__file__).parents[1] / "lab" / "reproduce" / "fake_records.py"))
 
 
 @pytest.fixture

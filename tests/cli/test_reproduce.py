@@ -14,13 +14,13 @@ import pytest
 
 from nystream.cli import main
 from nystream.cli.reproduce import Reproduce, _say
-from nystream.reproduce import run as running
-from nystream.reproduce import steps
-from nystream.reproduce.job import Job
-from nystream.reproduce.problems import gtzan
+from nystream.lab.reproduce import run as running
+from nystream.lab.reproduce import steps
+from nystream.lab.reproduce.job import Job
+from nystream.lab.reproduce.problems import gtzan
 from nystream.stream import StreamPool
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "reproduce" / "tiny.py")))
+small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "lab" / "reproduce" / "tiny.py")))
 BASELINE = "gtzan-baseline-logistic-regression-on-the-mean-token"
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from nystream.cli import main
+from nystream.data.sample import csv_lines
+from nystream.lab.tasks.electricity import sample
 from nystream.live import models
 from nystream.live.sources import open_source
-from nystream.live.sources.sample import SHARE, csv_lines
-from nystream.tasks.electricity import sample
+from nystream.live.sources.sample import SHARE
 
 
 def test_the_sample_is_its_last_hours():

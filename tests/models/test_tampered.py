@@ -66,7 +66,7 @@ CONFIGS = {
         "(embed_dim, input_dim)",
     ),
     "landmarks": (
-        lambda w: w["config"]["attention"].update(landmarks=2**30, window=2**40),
+        lambda w: w["config"]["attention"].update(landmarks=2**30, window=2**30),
         "(num_heads, landmarks, embed_dim / num_heads)",
     ),
     "pinv_iters": (lambda w: w["config"]["attention"].update(pinv_iters=10**12), "pinv_iters=1000000000000"),

@@ -21,6 +21,7 @@ from nystream.version import __version__
 
 # package -> the extra that brings it. pip takes extras from what is installed, from a clone as from an index.
 EXTRAS = {
+    "jinja2": "cli",
     "matplotlib": "plot",
     "polars": "data",
     "ray": "ray",

@@ -10,16 +10,17 @@ from typing import Annotated, Literal
 from rich.table import Table
 from tyro.conf import OmitArgPrefixes, arg
 
-from nystream.bench import plot as plots
-from nystream.bench import record as records
-from nystream.bench import report
-from nystream.bench.run import run
-from nystream.bench.settings import PARTS, STREAMS, Settings
-from nystream.bench.sizes import Sizes
+from nystream import plotting, provenance
 from nystream.cli import screen
 from nystream.cli.options import usual
+from nystream.files import require_writable
+from nystream.lab.bench import plot as plots
+from nystream.lab.bench import report
+from nystream.lab.bench.run import run
+from nystream.lab.bench.settings import PARTS, STREAMS, BenchSettings
+from nystream.lab.bench.sizes import ModelSizes
 
-ROUNDS = Settings.rounds
+ROUNDS = BenchSettings.rounds
 QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 
 
@@ -35,7 +36,7 @@ class Bench:
     parts: Annotated[str, usual("all", "LIST")] = ",".join(PARTS)
     """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
     one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
-    sizes: OmitArgPrefixes[Sizes] = field(default_factory=Sizes)
+    sizes: OmitArgPrefixes[ModelSizes] = field(default_factory=ModelSizes)
     streams: Annotated[str | None, usual(",".join(map(str, STREAMS)), "LIST")] = None
     """Numbers of streams."""
     threads: Annotated[int, usual("all cores", "N")] = 0
@@ -55,7 +56,7 @@ class Bench:
     plain: bool = False
     """No colours and no progress bar, as in a pipe."""
 
-    def settings(self) -> Settings:
+    def settings(self) -> BenchSettings:
         """Checked, so that nothing fails after minutes."""
         rounds, streams = self.rounds, () if self.streams is None else numbers("streams", self.streams)
         if rounds is None:
@@ -63,27 +64,25 @@ class Bench:
         if self.streams is None:
             streams = QUICK_STREAMS if self.quick else STREAMS
         parts = tuple(part.strip() for part in self.parts.split(",") if part.strip())
-        return Settings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
+        return BenchSettings(self.sizes, parts, streams, rounds, self.threads, self.backend, self.quick, self.seed)
 
     def run(self) -> None:
         settings = self.settings()
         for name, path in (("json", self.json), ("plot", self.plot)):
             if path is not None:
-                records.require_writable(name, path)
+                require_writable(name, path)
         if self.plot is not None:
-            plots.require()
-            if self.plot.suffix not in plots.FORMATS:
-                raise ValueError(f"plot={self.plot} must end in one of {', '.join(plots.FORMATS)}")
+            plotting.require_for(self.plot)
             if not {"model", "streams"} & set(settings.parts):
                 raise ValueError(f"plot={self.plot} needs the part model or streams, and parts={self.parts}")
         figures = run(settings, show=False if self.plain else None)
         # Files first: whoever reads the tables may leave before the end of them.
         if self.json is not None:
-            records.write(self.json, self.command(), figures)
+            provenance.write(self.json, self.command(), figures)
         if self.plot is not None:
-            plots.draw(records.header(self.command()) | figures, self.plot)
+            plots.draw(provenance.header(self.command()) | figures, self.plot)
         console = screen.console(self.plain)
-        hardware = records.hardware()
+        hardware = provenance.hardware()
         console.print(
             f"{hardware['cpu']}, {hardware['cores']} cores, torch {hardware['torch']}, "
             f"numba {hardware['numba'] or 'not installed'}; {figures['seconds']:.0f} s\n",

@@ -18,9 +18,9 @@ from tyro.conf import arg
 import nystream as ns
 import nystream.costs as costs
 from nystream import files
-from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.costs import asymptotic, plot, tables
+from nystream.files import require_writable
 
 Block = tuple[str, Table, list[str]]  # title, table, notes
 
@@ -175,7 +175,7 @@ def tables_record(name: str) -> dict[str, Any]:
 
 def printed_table(record: Mapping[str, Any]) -> Block:
     table = _table(("variant",), ("blocks", "M", "formula", "ours", "ratio", "formula", "ours"))
-    cells = [tables.Cell(**cell) for cell in record["cells"]]
+    cells = [tables.PrintedCell(**cell) for cell in record["cells"]]
     odd = [cell for cell in cells if not cell.follows]
     for millions, ratio in zip(cells[::2], cells[1::2], strict=True):
         row = [millions.variant, str(millions.layers)]

@@ -11,21 +11,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from nystream import files
-from nystream.bench.record import require_writable
-from nystream.bench.timing import threads
+from nystream import files, plotting
 from nystream.cli.folders import require_folder
 from nystream.cli.screen import console as standard_output
 from nystream.cli.screen import fitting
-from nystream.demo import log, models, page, screen, summary
-from nystream.demo.hours import WEEK, Stream, Tally
-from nystream.demo.summary import Line
-from nystream.demo.terminal import Keyboard, Quit, taken
+from nystream.files import require_writable
 from nystream.interrupts import Interrupts
+from nystream.lab.bench.timing import threads
+from nystream.lab.demo import log, models, page, screen, summary
+from nystream.lab.demo.hours import WEEK, DemandStream, Tally
+from nystream.lab.demo.summary import SummaryRow
+from nystream.lab.demo.terminal import Keyboard, Quit, taken
+from nystream.lab.tasks.electricity import DemandForecast
 from nystream.landmarks import kmeans
 from nystream.models import StreamModel
 from nystream.progress import track
-from nystream.tasks.electricity import Forecast
 
 COLUMNS = ("mse\n1e-3", "mean\nerror, GW", "multiply-\nadds", "µs\na step", "\nmemory")
 
@@ -91,16 +91,16 @@ class Demo:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
             raise ValueError(f"seconds={self.seconds:g} must be a number above 0")
         kmeans.require()
-        page.require()
+        plotting.require("the page")
         require_folder("out", self.out)
         report = self.out / "report.html"
         require_writable("out", report)
         return report
 
-    def _watched(self, problem: Forecast, console: Console, keyboard: Keyboard) -> tuple[list[Line], Tally]:
+    def _watched(self, problem: DemandForecast, console: Console, keyboard: Keyboard) -> tuple[list[SummaryRow], Tally]:
         """All that takes its time; what there is of it when somebody presses q."""
         learned: dict[str, StreamModel] = {}
-        lines: list[Line] = []
+        lines: list[SummaryRow] = []
         show = False if self.plain else None
         self._announce(problem, console, keyboard)
         budget = dataclasses.replace(models.BUDGET, epochs=self.epochs, seed=self.seed)
@@ -111,7 +111,7 @@ class Demo:
                     learned[variant] = model
                 lines = summary.scored(problem, learned, show)
                 with track("compiling the step, the first time only", 1, show) as advance:
-                    stream = Stream(problem, learned["co-fixed-single"], self.weeks)
+                    stream = DemandStream(problem, learned["co-fixed-single"], self.weeks)
                     advance()
                 lines = summary.timed(lines, learned, show=show)
         except Quit:
@@ -123,7 +123,7 @@ class Demo:
             return lines, log.tell(stream, console)
         return lines, screen.follow(stream, console, self.seconds, keyboard)
 
-    def _announce(self, problem: Forecast, console: Console, keyboard: Keyboard) -> None:
+    def _announce(self, problem: DemandForecast, console: Console, keyboard: Keyboard) -> None:
         minutes = round(self.epochs / Demo.epochs)
         said = (
             f"Learning from {len(problem.train.x):,} hours of {len(problem.series.names)} areas, about "
@@ -139,7 +139,7 @@ class Demo:
             )
 
 
-def table(lines: list[Line]) -> Table:
+def table(lines: list[SummaryRow]) -> Table:
     """What came of it, for 80 columns."""
     found = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     found.add_column("", style="bold")

@@ -10,7 +10,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from nystream import files
-from nystream.bench.record import require_writable
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
@@ -18,6 +17,7 @@ from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
 from nystream.data.run import evaluate, plain_numbers
 from nystream.data.run_folder import info_of
+from nystream.files import require_writable
 from nystream.live import models
 
 

@@ -14,16 +14,16 @@ from rich.text import Text
 from tyro.conf import Positional, arg
 
 from nystream import files
-from nystream.bench.record import require_writable
 from nystream.cli import screen
 from nystream.cli.folders import require_folder
+from nystream.files import require_writable
+from nystream.lab.reproduce import paper
+from nystream.lab.reproduce.report import html, markdown, numbers, plots, records
+from nystream.lab.reproduce.report.compare import comparisons, headline
+from nystream.lab.reproduce.report.document import MISSING
+from nystream.lab.reproduce.report.grouping import GroupTable, tables
+from nystream.lab.reproduce.report.sections import document, sentence
 from nystream.progress import track
-from nystream.reproduce import paper
-from nystream.reproduce.report import html, markdown, numbers, plots, records
-from nystream.reproduce.report.compare import comparisons, headline
-from nystream.reproduce.report.document import MISSING
-from nystream.reproduce.report.grouping import Table, tables
-from nystream.reproduce.report.sections import document, sentence
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Report:
             require_folder("plots", self.plots)
 
 
-def _drawn(grouped: list[Table], show: bool | None) -> dict[str, plots.Drawn]:
+def _drawn(grouped: list[GroupTable], show: bool | None) -> dict[str, plots.Drawn]:
     found, wanted = {}, plots.every(grouped)
     with track("plots", len(wanted), show) as advance:
         for plot in wanted:
@@ -94,7 +94,7 @@ def _drawn(grouped: list[Table], show: bool | None) -> dict[str, plots.Drawn]:
     return found
 
 
-def summary(console: Console, table: Table) -> None:
+def summary(console: Console, table: GroupTable) -> None:
     """A task in a few lines: the models that stream, and what low rank costs them."""
     metric = table.metric
     console.print(Text(f"{table.group.title}: {metric.head}, {metric.better}", style="bold"))

@@ -17,15 +17,15 @@ from tyro.conf import Positional, arg
 from nystream.cli.bench import numbers
 from nystream.cli.folders import require_folder
 from nystream.cli.options import usual
+from nystream.lab.reproduce import store
+from nystream.lab.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
+from nystream.lab.reproduce.cluster import on_ray
+from nystream.lab.reproduce.job import Job, folder_of_data
+from nystream.lab.reproduce.problems import PaperProblem, problem
+from nystream.lab.reproduce.run import Outcome, Runner, baselines, left, one_by_one, run
+from nystream.lab.reproduce.steps import time_steps
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
-from nystream.reproduce import store
-from nystream.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
-from nystream.reproduce.cluster import on_ray
-from nystream.reproduce.job import Job, folder_of_data
-from nystream.reproduce.problems import Problem, problem
-from nystream.reproduce.run import Outcome, Runner, baselines, left, one_by_one, run
-from nystream.reproduce.steps import time_steps
 
 SHORT = {name.lower(): variant for variant, name in MODELS.items()}  # att, co, ny, ny-fix, cony-cont, cony-fix
 
@@ -199,7 +199,7 @@ class Reproduce:
         if self.stack not in ("paper", "deep"):
             raise ValueError(f"stack={self.stack!r} must be paper or deep")
 
-    def cells(self, found: Problem) -> Iterator[Cell]:
+    def cells(self, found: PaperProblem) -> Iterator[Cell]:
         protocol = self.protocol or found.protocols[0]
         for name, value, known in (("protocol", protocol, found.protocols), ("tokens", self.tokens, found.tokens)):
             if value not in known:

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from nystream.bench.record import require_writable
 from nystream.cli.options import usual
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
@@ -17,6 +16,7 @@ from nystream.data.reader import Policy, reader_from_dict
 from nystream.data.sounds import SoundReader
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
+from nystream.files import require_writable
 from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow

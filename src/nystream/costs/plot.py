@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nystream import files, variants
+from nystream import files, plotting, variants
 from nystream.costs.flops import flops
 from nystream.costs.memory import memory
 
-FORMATS = (".pdf", ".png", ".svg")
 DATE = {".pdf": "CreationDate", ".svg": "Date"}
 WIDTH, LANDMARKS = 200, 8
 WINDOWS = tuple(range(LANDMARKS, 1001, 8))
@@ -24,26 +23,7 @@ LINES: tuple[tuple[str, str, str], ...] = (
     ("co-cont-single", "#56B4E9", "-"),
     ("co-fixed-single", "#00507D", "--"),
 )
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "nystream",
-}
-
-
-def require(path: Path) -> None:
-    """Fail before anything is printed where no figure could be drawn."""
-    if path.suffix not in FORMATS:
-        raise ValueError(f"plot={path} must end in one of {', '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a plot needs matplotlib: pip install 'nystream[plot]'", name="matplotlib") from error
+STYLE = plotting.STYLE | {"axes.titleweight": "normal"}
 
 
 def draw(
@@ -58,10 +38,8 @@ def draw(
 
     Of the paper's own counts, or of ours with `corrected`. Memory is in numbers, as it is counted.
     """
-    require(path)
+    plotting.require_for(path)
     import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     def operations(variant: str, n: int, layers: int) -> float:
         return flops(variant, n, d, m, layers, corrected=corrected)
@@ -71,8 +49,7 @@ def draw(
 
     ns = [n for n in windows if n >= m]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.6, 7.0), layout="constrained")
-        FigureCanvasAgg(figure)  # no window, whatever the user's backend
+        figure = plotting.new_figure(figsize=(8.6, 7.0))
         axes = figure.subplots(2, 2, sharex=True, sharey="row")
         letters = iter("abcd")
         for row, (name, count) in enumerate((("operations a step", operations), ("peak memory", peak))):

@@ -19,7 +19,7 @@ class Sizes(NamedTuple):
     heads: int
 
 
-class Cell(NamedTuple):
+class PrintedCell(NamedTuple):
     """A printed number beside the formula's, at the printed precision; `why` is empty where the two agree."""
 
     variant: str
@@ -100,7 +100,7 @@ WHY: Mapping[tuple[str, str, int, str], str] = {
 }
 
 
-def cells(table: str) -> Iterator[Cell]:
+def cells(table: str) -> Iterator[PrintedCell]:
     """Every printed count and ratio of a table, row after row."""
     if table not in SIZES:
         raise ValueError(f"table must be one of {', '.join(SIZES)}, got {table!r}")
@@ -111,7 +111,9 @@ def cells(table: str) -> Iterator[Cell]:
         values = {"millions": (paper / 1e6, ours / 1e6), "ratio": (whole / paper, whole / ours)}
         for column, cell in zip(values, printed, strict=True):
             formula, corrected = (rounded_like(cell, value) for value in values[column])
-            yield Cell(variant, layers, column, cell, formula, corrected, WHY.get((table, variant, layers, column), ""))
+            yield PrintedCell(
+                variant, layers, column, cell, formula, corrected, WHY.get((table, variant, layers, column), "")
+            )
 
 
 def rounded_like(printed: str, value: float) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from nystream import files
-from nystream.bench.plot import BLUE, GREY, ORANGE, STYLE, require
 from nystream.data.forecast import Forecast, level
 from nystream.data.labelled import Labelled
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
+from nystream.plotting import BLUE, GREY, ORANGE, STYLE, new_figure, require
 from nystream.train import Detection, metrics
 
 SHOWN = 168  # rows at the end of the test part
@@ -38,12 +38,9 @@ def draw(result: Result) -> list[Path]:
 
 def _written(path: Path, panel: Any, result: Result) -> Path:
     import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
-        figure = Figure(layout="constrained")
-        FigureCanvasAgg(figure)  # no window, whatever the user's backend
+        figure = new_figure()
         panel(figure, result)
         files.replace(path, lambda partial: figure.savefig(partial, dpi=130, format="png"))
     return path

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from nystream import files, variants
-from nystream.bench.record import hardware
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.data import lesson
 from nystream.data.budget import EPOCHS, Plan, one_phase, two_phases
@@ -24,6 +23,7 @@ from nystream.data.table import counted
 from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
+from nystream.provenance import hardware
 from nystream.train import TrainConfig, checkpoint, fit, fix_landmarks, predict
 from nystream.train.data import StreamData
 from nystream.train.distributed import alone_in

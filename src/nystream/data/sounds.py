@@ -18,12 +18,11 @@ import torch
 from numpy.typing import NDArray
 
 from nystream.config.checks import fields_of, positive_int
+from nystream.data.audio_file import SAMPLE_RATE, read, require
 from nystream.data.clips import Bad, Clip, Clips, refuse_none
+from nystream.data.mel import BANDS, FRAME, HOP, YAMNET_OFFSET, LogMel
 from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy, no_gaps
 from nystream.progress import track
-from nystream.tasks.audio import LogMel
-from nystream.tasks.audio.folder import SAMPLE_RATE, read, require
-from nystream.tasks.audio.mel import BANDS, FRAME, HOP, YAMNET_OFFSET
 
 DAY = 86400.0  # seconds: as good as all of a file
 SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".au", ".aif", ".aiff")

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import boolean, fields_of
 from nystream.data import clock, numbers
+from nystream.data.calendar import DAY, WEEK, time_features
 from nystream.data.reader import Policy, Reader, RecordError, check_policy, no_gaps, shown
 from nystream.data.table import empty, listed
 from nystream.data.timeline import Pace
-from nystream.tasks.electricity.features import DAY, WEEK, time_features
 
 if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import one_of
 from nystream.data import numbers
+from nystream.data.calendar import DAY, WEEK
 from nystream.data.table import Table, listed
 from nystream.data.table_reader import Column, TableReader, category
 from nystream.data.time_column import find_time
-from nystream.tasks.electricity.features import DAY, WEEK
 
 CATEGORIES = 32  # of a column, at most
 MOSTLY = 0.5  # share of numbers, from which a column is one of numbers that has a slip

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nystream.data.sample import csv_lines
 from nystream.live.sources.formats import Parser
 from nystream.live.sources.lines import LineSource
 from nystream.live.sources.source import Raw
-from nystream.tasks.electricity import sample
 
 NAME = "sample"
 SHARE = 0.1  # of the hours, the last ones: the packaged model was not trained on them
-
-
-def csv_lines(share: float = 1.0) -> Iterator[str]:
-    """A header, then the last share of the hours: time, the demand of every area, their total; megawatts."""
-    series = sample()
-    yield ",".join(["time", *series.names, "total"])
-    total = series.total()
-    for row in range(len(series) - round(share * len(series)), len(series)):
-        values = [*series.values[row], total[row]]
-        yield ",".join([str(series.time[row]), *(f"{value:.0f}" for value in values)])
 
 
 class Sample(LineSource):

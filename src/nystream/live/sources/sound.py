@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.audio_file import require
 from nystream.live.sources.source import Raw, Source
-from nystream.tasks.audio.folder import require
 
 SECONDS = 0.1  # of a chunk
 

@@ -1,0 +1,20 @@
+"""The small real series that comes with the package: hourly demand of 24 areas of the United States."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+FILE = Path(__file__).with_name("sample.npz")  # by tools/electricity_sample.py; whose it is: sample.LICENSE.txt
+
+
+def csv_lines(share: float = 1.0) -> Iterator[str]:
+    """A header, then the last share of the hours: time, the demand of every area, their total; megawatts."""
+    with np.load(FILE, allow_pickle=False) as arrays:
+        areas, minutes, demand = arrays["region"], arrays["time"], arrays["x"].astype(int)  # [24], [N], [N, 24]
+    yield ",".join(["time", *areas, "total"])
+    first = len(demand) - round(share * len(demand))
+    for time, row in zip(minutes[first:].astype("datetime64[m]"), demand[first:], strict=True):
+        yield ",".join(map(str, [time, *row, row.sum()]))

@@ -1,0 +1,107 @@
+"""The models that are measured: one set of weights, in every attention that is compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nystream.config import AttentionConfig, ModelConfig
+from nystream.layers.attention import MultiheadAttention
+from nystream.models.stream_model import StreamModel
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """The sizes of a model; those of the GTZAN task unless told."""
+
+    window: int = 120
+    """Tokens n that a token attends to."""
+    embed_dim: int = 192
+    """Width of a token inside the model."""
+    num_heads: int = 16
+    """Heads, each embed_dim / num_heads wide."""
+    landmarks: int = 4
+    """Landmarks m of the low-rank variants."""
+    ff_dim: int = 192
+    """Inner width of the feed-forward."""
+    layers: int = 1
+    """Blocks; several form a deep stack."""
+    input_dim: int = 128
+    """Width of a token as it comes."""
+    output_dim: int = 10
+    """Width of an output."""
+
+    def attention(self, variant: str) -> AttentionConfig:
+        return AttentionConfig(variant, self.embed_dim, self.num_heads, self.window, self.landmarks)
+
+    def config(self, variant: str, **options: Any) -> ModelConfig:
+        """Several blocks form a deep stack, whose step is free of the window, unless `stack` says otherwise."""
+        given: dict[str, Any] = {
+            "stack": "paper" if self.layers == 1 else "deep",
+            "num_positions": min(self.window, 1024),  # a table of 16,384 rows would be most of the model
+        }
+        return ModelConfig(
+            input_dim=self.input_dim,
+            output_dim=self.output_dim,
+            attention=self.attention(variant),
+            layers=self.layers,
+            ff_dim=self.ff_dim,
+            **(given | options),
+        )
+
+    def replace(self, **sizes: int) -> ModelSizes:
+        return dataclasses.replace(self, **sizes)
+
+
+def build_model(sizes: ModelSizes, seed: int = 0) -> StreamModel:
+    """A co-fixed-single model with random weights and landmarks, ready to stream."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = StreamModel(sizes.config("co-fixed-single")).eval().requires_grad_(False)
+        for block in model.encoder.blocks:
+            _sharpen(block.attention)
+    return model
+
+
+def build_attention(sizes: ModelSizes, seed: int = 0) -> MultiheadAttention:
+    """A co-fixed-single attention with random landmarks."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        attn = MultiheadAttention(sizes.attention("co-fixed-single")).eval().requires_grad_(False)
+        _sharpen(attn)
+    return attn
+
+
+def twin(model: StreamModel, sizes: ModelSizes, variant: str, **options: Any) -> StreamModel:
+    """The same weights in another attention, and in another stack or with norms elsewhere if `options` say so."""
+    other = StreamModel(sizes.config(variant, **options)).eval().requires_grad_(False)
+    held, wanted = model.state_dict(), other.state_dict()
+    missing = set(wanted) - set(held)
+    assert not missing, missing
+    other.load_state_dict({name: held[name] for name in wanted})
+    return other
+
+
+def tokens(count: int, width: int, seed: int = 0) -> Tensor:
+    """[T, width]: the stream that contenders read."""
+    return torch.randn(count, width, generator=torch.Generator().manual_seed(seed))
+
+
+def double(model: StreamModel) -> StreamModel:
+    """A float64 copy, to compare with."""
+    other = StreamModel(model.config, dtype=torch.float64).eval().requires_grad_(False)
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def _sharpen(attn: MultiheadAttention) -> None:
+    """Untrained weights would attend to all tokens alike: errors would not show."""
+    cfg = attn.config
+    for layer in (attn.q_proj, attn.k_proj):
+        nn.init.xavier_normal_(layer.weight, gain=2.0)
+    shape = (cfg.num_heads, cfg.m, cfg.head_dim)
+    attn.set_landmarks(torch.randn(shape), torch.randn(shape))

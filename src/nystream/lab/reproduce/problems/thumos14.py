@@ -1,0 +1,59 @@
+"""THUMOS14: the actions of every frame of a video, as it comes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nystream.lab.reproduce.cells import Cell
+from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.tasks import actions
+from nystream.train import Detection, TrainConfig
+from nystream.train.data import fingerprint
+
+
+class VideoRuns(Loaded):
+    def __init__(self, videos: actions.Actions) -> None:
+        self.videos = videos
+        parts = (videos.train.data, videos.test.data)
+        self.fingerprint = fingerprint(*(x for part in parts for x in (part.x, part.y, part.length)))
+
+    def runs(self, splits: int, seeds: int) -> list[Run]:
+        # The videos to select by are drawn by seed; those to score by are the same for all.
+        cut = [self.videos.split(seed=split) for split in range(splits)]
+        return [Run(i, seed, *parts) for i, parts in enumerate(cut) for seed in range(seeds)]
+
+    def baseline(self, name: str, splits: int) -> BaselineScores:
+        raise ValueError(f"there is no baseline {name!r}")
+
+
+class Thumos14(PaperProblem):
+    name, file = "thumos14", "thumos14_i3d_pca256_i8.npz"
+    window, embed_dim, num_heads, landmarks = 64, 1024, 8, 16
+    landmark_tokens = 50_000
+    depths, laptop, paper, sweep = (1, 2), (1, 1), (5, 5), (2, 4, 8, 16, 32)
+    protocols = ("seeds",)
+    output_dim = 22
+    baselines = ()
+
+    def most_splits(self, cell: Cell) -> int:
+        return 100  # drawn by seed
+
+    def load(self, folder: Path, cell: Cell) -> Loaded:
+        return VideoRuns(actions.load(self.path(folder)))
+
+    def task(self, cell: Cell) -> Detection:
+        return Detection()
+
+    def training(self, cell: Cell) -> TrainConfig:
+        # The start of a video counts, so windows that are not full are trained on too.
+        if cell.layers == 1:
+            return TrainConfig(epochs=12, batch_size=8, lr=3e-4, weight_decay=0.05, piece=256, short=1.0)
+        # A stack learns from the newest row of windows. They overlap, so that an epoch takes a quarter of them.
+        return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=2e-4, weight_decay=0.05, short=0.2)
+
+    def options(self, cell: Cell) -> dict[str, Any]:
+        return {"ff_dim": 1024, "dropout": 0.2}
+
+
+PROBLEM = Thumos14()

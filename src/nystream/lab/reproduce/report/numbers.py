@@ -1,0 +1,74 @@
+"""Numbers as a table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nystream.lab.reproduce.paper import Metric, PrintedScore
+from nystream.lab.reproduce.report.compare import Difference
+from nystream.lab.reproduce.report.document import MISSING
+from nystream.lab.reproduce.report.records import ScoreSummary
+
+
+def score(scores: ScoreSummary | None, metric: Metric) -> str:
+    """82.80 ± 4.40; without a deviation where there is one run."""
+    if scores is None:
+        return MISSING
+    mean = f"{metric.scale * scores.mean:.{metric.digits}f}"
+    return mean if scores.std is None else f"{mean} ± {metric.scale * scores.std:.{metric.digits}f}"
+
+
+def to_paper(scores: ScoreSummary | None, printed: PrintedScore | None, metric: Metric) -> str:
+    """Ours minus the paper's, at the paper's precision."""
+    if scores is None or printed is None:
+        return MISSING
+    digits = len(printed.mean.partition(".")[2])
+    return signed(metric.scale * scores.mean - float(printed.mean), digits)
+
+
+def signed(value: float, digits: int) -> str:
+    """+0.24, −1.31, 0.00."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def interval(found: Difference, metric: Metric) -> str:
+    if found.low is None or found.high is None:
+        return "no interval"
+    low, high = (signed(metric.scale * end, metric.digits) for end in (found.low, found.high))
+    return f"{low} to {high}"
+
+
+def difference(found: Difference | None, metric: Metric) -> str:
+    """+0.24 (−0.97 to +1.45)."""
+    if found is None:
+        return MISSING
+    mean = signed(metric.scale * found.mean, metric.digits)
+    return mean if found.low is None else f"{mean} ({interval(found, metric)})"
+
+
+def millions(count: float) -> str:
+    """Three digits: 67.7, 0.0694."""
+    return _digits(count / 1e6, 3)
+
+
+def times(ratio: float | None) -> str:
+    """×1028, ×80.3, ×1."""
+    return MISSING if ratio is None else f"×{_digits(ratio, 3)}".removesuffix(".00")
+
+
+def microseconds(step: Mapping[str, Any] | None) -> str:
+    return MISSING if step is None else _digits(step["median_microseconds"], 3)
+
+
+def kilobytes(count: int | None) -> str:
+    return MISSING if count is None else _digits(count / 1e3, 3)
+
+
+def _digits(value: float, digits: int) -> str:
+    """Fixed point with so many digits that count, or all those before the point."""
+    if value == 0:
+        return "0"
+    places = digits - 1 - int(f"{value:e}".partition("e")[2])
+    return f"{value:,.{max(0, places)}f}"

@@ -1,0 +1,364 @@
+"""The plots of a report: score against cost, paired differences, score against the number of landmarks.
+
+Blue is for fixed landmarks and vermilion for means that are renewed, as in the paper's figures; both are told apart by
+everybody, and by dashes in grey.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nystream import files, plotting
+from nystream.lab.reproduce import paper
+from nystream.lab.reproduce.cells import RECORDS, TWINS
+from nystream.lab.reproduce.report import compare
+from nystream.lab.reproduce.report.compare import Comparison, blocks
+from nystream.lab.reproduce.report.grouping import GroupTable
+from nystream.lab.reproduce.report.labels import place
+from nystream.lab.reproduce.report.records import Record
+from nystream.plotting import BLUE, RED
+
+DPI = 150  # of the layout too: hinted letters are wider or narrower at another, and labels placed by them clash
+GREY = "#767676"
+# Drawn in place of the page's own colours, and replaced by them in the HTML page, which may be dark.
+INK, LINE, PAGE = "#1b1f24", "#dfe2e6", "#fefefe"
+VARIABLES = {
+    INK: "currentColor",
+    LINE: "var(--line)",
+    PAGE: "var(--page)",
+    BLUE: "var(--blue)",
+    RED: "var(--red)",
+    GREY: "var(--grey)",
+}
+COLOURS = {record.name: BLUE if record.fixed else RED if record.low_rank else GREY for record in RECORDS}
+# Plain models hollow, continual ones filled.
+CONTINUAL = tuple(TWINS.values())
+CURVES = (
+    ("nystrom-fixed", "-", "s"),
+    ("co-fixed-single", "-", "o"),
+    ("nystrom", ":", "s"),
+    ("co-cont-single", ":", "o"),
+)
+SCALES = 3  # a group of differences that reaches so many times as far as another has an axis of its own
+STYLE = plotting.STYLE | {
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.axisbelow": True,
+    "figure.facecolor": PAGE,
+    "axes.facecolor": "none",
+    "savefig.facecolor": PAGE,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+}
+
+
+class Plot(NamedTuple):
+    """A plot that can be drawn: `fill` puts it into an empty figure."""
+
+    name: str
+    alt: str
+    caption: str
+    fill: Callable[[Any], None]
+
+
+def require() -> None:
+    """Fail before anything is written."""
+    plotting.require("the report", ", or --no-plots leaves the plots out")
+
+
+def drawable(table: GroupTable) -> dict[str, Plot]:
+    """Every plot that the records of a table are enough for, by name."""
+    slug, title, metric = table.group.slug, table.group.title, table.metric
+    plots = []
+    panels = _axes_of_cost(table)
+    if len(table.cells) > 1:
+        plots.append(
+            Plot(
+                f"{slug}-costs",
+                f"{title}: {metric.title} against {' and '.join(name for name, _ in panels)}",
+                f"Score against cost, {metric.better}; log scales. Grey: full attention, vermilion: landmarks "
+                "that are means, blue: fixed landmarks. Filled: continual, hollow: over whole windows. Circles: one "
+                "block, squares: two, and the number beside a name says so too.",
+                lambda figure: _costs(figure, table, panels),
+            )
+        )
+    found = compare.comparisons(table)
+    for name, what, parts in (
+        ("differences", "paired differences", ("models", "baseline")),
+        ("settings", "other settings minus the table's own", ("setting",)),
+    ):
+        shared = _panels([one for one in found if one.part in parts])
+        if shared:
+            scales = " Each panel has a scale of its own." if len(shared) > 1 else ""
+            plots.append(
+                Plot(
+                    f"{slug}-{name}",
+                    f"{title}: {what}, with intervals",
+                    f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no "
+                    f"difference found. Hollow: no interval.{scales}",
+                    lambda figure, shared=shared, what=what: _differences(figure, table, shared, what),  # type: ignore[misc]
+                )
+            )
+    if any(len(table.sweep(*key)) > 1 for key in _swept(table)):
+        plots.append(
+            Plot(
+                f"{slug}-landmarks",
+                f"{title}: {metric.title} against the number of landmarks",
+                f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
+                "landmarks; dotted: means over segments. The line is full attention; a whisker is the 95 % interval of "
+                "the paired difference to it, so one that crosses the line is no difference found.",
+                lambda figure: _landmarks(figure, table),
+            )
+        )
+    return {plot.name: plot for plot in plots}
+
+
+def drawn(plot: Plot) -> Drawn:
+    """The plot in all its forms; the same records give the same bytes."""
+    require()
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure = filled(plot)
+        png, svg = io.BytesIO(), io.BytesIO()
+        figure.savefig(png, format="png")
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    return Drawn(plot.name, png.getvalue(), svg.getvalue())
+
+
+def filled(plot: Plot) -> Any:
+    """The plot as a matplotlib figure."""
+    figure = plotting.new_figure(dpi=DPI)
+    plot.fill(figure)
+    return figure
+
+
+class Drawn(NamedTuple):
+    name: str
+    png: bytes
+    svg: bytes
+
+    def write(self, folder: Path) -> None:
+        for kind, data in (("png", self.png), ("svg", self.svg)):
+            files.replace(folder / f"{self.name}.{kind}", lambda partial, data=data: partial.write_bytes(data))  # type: ignore[misc]
+
+    def inline(self) -> str:
+        """An SVG element for a page: transparent, in the page's own colours, its ids its own."""
+        svg = self.svg.decode()
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :].strip(), flags=re.S)
+        svg = re.sub(r'<g id="patch_1">.*?</g>', "", svg, count=1, flags=re.S)  # the figure's own background
+        svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{self.name}-", svg)
+        for colour, name in VARIABLES.items():
+            svg = svg.replace(colour, name).replace(colour.lower(), name)
+        head, rest = svg.split(">", 1)
+        # Type of one size in all plots of a page, whatever their widths.
+        points = float(re.search(r'viewBox="0 0 ([\d.]+)', head)[1])  # type: ignore[index]
+        head = re.sub(r' (width|height)="[^"]*"', "", head)
+        return f'{head} class="plot" style="max-width: {points * 1.4:.0f}px">{rest}'
+
+
+def _axes_of_cost(table: GroupTable) -> list[tuple[str, Callable[[Record], float | None]]]:
+    def time(one: Record) -> float | None:
+        return one.raw["step"]["median_microseconds"] if one.raw["step"] else None
+
+    def operations(one: Record) -> float | None:
+        return one.raw["operations"]["corrected"]
+
+    found: list[tuple[str, Callable[[Record], float | None]]] = []
+    if sum(time(one) is not None for one in table.cells.values()) > 1:
+        found.append(("µs a step, whole model", time))
+    found.append(("operations of attention a step, corrected", operations))
+    return found
+
+
+def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Callable[[Record], float | None]]]) -> None:
+    metric = table.metric
+    figure.set_size_inches(4.9 * len(panels) if len(panels) > 1 else 6.0, 4.0)
+    labels = []
+    for axis, (name, cost) in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
+        points: list[tuple[float, float, str, str]] = []
+        for (model, layers), one in table.cells.items():
+            x = cost(one)
+            if x is None:
+                continue
+            y, colour = metric.scale * one.score.mean, COLOURS[model]
+            axis.plot(
+                x,
+                y,
+                "o" if layers == 1 else "s",
+                color=colour,
+                markerfacecolor=colour if model in CONTINUAL else PAGE,
+                markersize=6.5,
+                markeredgewidth=1.4,
+                zorder=3,
+            )
+            points.append((x, y, f"{one.label} {layers}" if _depths(table) != [1] else one.label, colour))
+        axis.set_xscale("log")
+        axis.margins(0.14, 0.14)
+        axis.set_xlabel(name)
+        axis.xaxis.set_major_formatter(lambda value, _: _short(value))
+        axis.grid()
+        labels.append((axis, points))
+    figure.axes[0].set_ylabel(f"{metric.head}, {metric.better}")
+    figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
+    for axis, points in labels:
+        place(figure, axis, points)
+
+
+def _landmarks(figure: Any, table: GroupTable) -> None:
+    metric = table.metric
+    depths = sorted({layers for model, layers in _swept(table) if len(table.sweep(model, layers)) > 1})
+    figure.set_size_inches(max(5.6, 4.4 * len(depths)), 3.9)
+    every = sorted({m for key in _swept(table) for m in table.sweep(*key)})
+    axes = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
+    for axis, layers in zip(axes, depths, strict=True):
+        full = table.cells.get(("co-full-single", layers)) or table.cells.get(("full", layers))
+        if full is not None:
+            axis.axhline(
+                metric.scale * full.score.mean, color=GREY, linewidth=1.2, zorder=1, label=f"{full.label} (full)"
+            )
+        for number, (model, dashes, marker) in enumerate(CURVES):
+            found = table.sweep(model, layers)
+            if not found:
+                continue
+            shift = 2 ** (0.09 * (number - 1.5))  # or else the whiskers of one m would lie on each other
+            xs = [m * shift for m in found]
+            ys = [metric.scale * one.score.mean for one in found.values()]
+            colour = COLOURS[model]
+            filled = colour if model in CONTINUAL else PAGE
+            axis.plot(
+                xs, ys, dashes, color=colour, marker=marker, markersize=5, markerfacecolor=filled, linewidth=1.5,
+                label=paper.MODELS[model], zorder=3,
+            )  # fmt: skip
+            for x, y, one in zip(xs, ys, found.values(), strict=True):
+                by = compare.difference(one, full) if full is not None else None
+                if by is not None and by.low is not None and by.high is not None:
+                    ends = [y + metric.scale * (end - by.mean) for end in (by.low, by.high)]
+                    axis.plot([x, x], ends, color=colour, linewidth=0.9, alpha=0.55, zorder=2)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(every, [str(m) for m in every])
+        axis.minorticks_off()
+        axis.set_title(blocks(layers))
+        axis.set_xlabel("landmarks m")
+        axis.grid()
+    axes[0].set_ylabel(f"{metric.head}, {metric.better}")
+    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda found: len(found[1]))
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=2.6)
+    figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
+
+
+def _differences(figure: Any, table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str) -> None:
+    metric = table.metric
+    written = [_lines(panel) for panel in panels]
+    figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in written))
+    axes = figure.subplots(len(written), squeeze=False, height_ratios=[len(lines) + 1 for lines in written])[:, 0]
+    for axis, lines in zip(axes, written, strict=True):
+        for row, line in enumerate(lines):
+            if not isinstance(line, str):
+                _interval(axis, row, line, metric)
+        axis.axvline(0, color=INK, linewidth=0.9, zorder=1)
+        axis.set_yticks(range(len(lines)), [line if isinstance(line, str) else line.label for line in lines])
+        for text, line in zip(axis.get_yticklabels(), lines, strict=True):
+            text.set_fontweight("bold" if isinstance(line, str) else "normal")
+        axis.tick_params(axis="y", length=0)
+        axis.set_ylim(len(lines) - 0.4, -0.6)
+        axis.spines["left"].set_visible(False)
+        axis.grid(axis="x")
+    left, right = ("worse", "better") if metric.higher else ("better", "worse")
+    axes[-1].set_xlabel(f"← {left}     difference of {metric.title}, {metric.change}     {right} →")
+    figure.suptitle(f"{table.group.title}: {what}", x=0.01, ha="left", fontsize=11, weight="bold")
+
+
+def _panels(found: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Comparisons that share an axis: of one part, and of one scale, or else the widest would hide all others.
+
+    A kind stays together, but for single differences that are far off all others of their part.
+    """
+    panels: list[list[Comparison]] = []
+    for part in ("models", "setting", "baseline"):
+        of = [one for one in found if one.part == part]
+        usual = _usual(of)
+        kinds: dict[tuple[str, bool], list[Comparison]] = {}
+        for one in of:
+            kinds.setdefault((one.kind, _reach([one]) > usual), []).append(one)
+        shared: list[list[Comparison]] = []
+        for group in kinds.values():
+            panel = next((panel for panel in shared if _alike(_reach(panel), _reach(group))), None)
+            if panel is None:
+                shared.append([*group])
+            else:
+                panel += group
+        panels += shared
+    return panels
+
+
+def _usual(of: Sequence[Comparison]) -> float:
+    """The reach of most differences: from the middle one upwards, as far as each is of the scale of the one before."""
+    reaches = sorted(reach for one in of if (reach := _reach([one])))
+    usual = reaches[len(reaches) // 2] if reaches else 0.0
+    for reach in reaches[len(reaches) // 2 :]:
+        if not _alike(usual, reach):
+            break
+        usual = reach
+    return usual
+
+
+def _reach(of: Sequence[Comparison]) -> float:
+    """How far from 0 an axis has to go for all of them; 0 for what is the same but for rounding."""
+    by = [one.difference for one in of if not one.difference.same]
+    return max((abs(end) for one in by for end in (one.mean, one.low, one.high) if end is not None), default=0.0)
+
+
+def _alike(one: float, other: float) -> bool:
+    return not one or not other or max(one, other) <= SCALES * min(one, other)
+
+
+def _lines(panel: Sequence[Comparison]) -> list[Comparison | str]:
+    """The comparisons of a panel, those of a kind beneath its name."""
+    lines: list[Comparison | str] = []
+    for kind in dict.fromkeys(one.kind for one in panel):
+        of = [one for one in panel if one.kind == kind]
+        title = kind.partition(",")[0] if of[0].part == "baseline" else kind  # a baseline's name may be long
+        lines += [title[0].upper() + title[1:], *of]
+    return lines
+
+
+def _interval(axis: Any, row: int, line: Comparison, metric: paper.Metric) -> None:
+    by, colour = line.difference, {"better": BLUE, "worse": RED}.get(line.verdict, GREY)
+    if by.low is not None and by.high is not None:
+        # Its ends stand out above and below the dot, so that one narrower than the dot is seen too.
+        ends = [metric.scale * by.low, metric.scale * by.high]
+        axis.plot(
+            ends, [row, row], color=colour, linewidth=1.6, solid_capstyle="butt", marker="|", markersize=8,
+            markeredgewidth=1.1, zorder=3,
+        )  # fmt: skip
+    filled = colour if by.low is not None else PAGE
+    axis.plot(metric.scale * by.mean, row, "o", color=colour, markerfacecolor=filled, markersize=4.2, zorder=2)
+
+
+def _swept(table: GroupTable) -> list[tuple[str, int]]:
+    found = {(one.model, one.layers) for one, _ in table.swept()} | set(table.cells)
+    return [key for key in sorted(found) if key[0] in dict.fromkeys(curve[0] for curve in CURVES)]
+
+
+def _depths(table: GroupTable) -> list[int]:
+    return sorted({layers for _, layers in table.cells})
+
+
+def _short(number: float) -> str:
+    for unit, size in (" G", 1e9), (" M", 1e6), (" k", 1e3):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"
+
+
+def every(tables: Sequence[GroupTable]) -> list[Plot]:
+    """All plots of a report."""
+    return [plot for table in tables for plot in drawable(table).values()]

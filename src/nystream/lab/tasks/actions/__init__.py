@@ -1,0 +1,12 @@
+"""Online action detection on THUMOS14: the videos of the data set, from either of two public forms of their features.
+
+videos = load("thumos14_i3d_pca256_i8.npz")
+train, valid, test = videos.split(seed=0)
+ns.train.fit(model, train, valid, task=ns.train.Detection())
+"""
+
+from nystream.lab.tasks.actions.labels import AMBIGUOUS, BACKGROUND, CLASSES
+from nystream.lab.tasks.actions.load import load
+from nystream.lab.tasks.actions.videos import Actions, Videos
+
+__all__ = ["AMBIGUOUS", "BACKGROUND", "CLASSES", "Actions", "Videos", "load"]

@@ -1,0 +1,51 @@
+"""The videos of the data set: those to learn from and those to be tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nystream.lab.tasks.actions.labels import CLASSES
+from nystream.train import StreamData
+
+
+@dataclass(frozen=True)
+class Videos:
+    """Some videos as streams of tokens, with the actions of every token: floats [T, 22], NaN where ambiguous."""
+
+    names: tuple[str, ...]
+    data: StreamData
+
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.data):
+            raise ValueError(f"names has {len(self.names)} videos, but data has {len(self.data)}")
+
+    def subset(self, index: Sequence[int]) -> Videos:
+        """Some of the videos, by number."""
+        return Videos(tuple(self.names[i] for i in index), self.data.subset(index))
+
+
+@dataclass(frozen=True)
+class Actions:
+    """THUMOS14. Its authors call the training videos "validation": those of their training set hold one action each."""
+
+    train: Videos
+    test: Videos
+    token_seconds: float  # from one token to the next
+    classes: tuple[str, ...] = CLASSES
+
+    def split(self, seed: int, valid: float = 0.15) -> tuple[StreamData, StreamData, StreamData]:
+        """Train, valid, test: a share of the training videos, drawn by seed, is set aside to select models by."""
+        train, held = self.split_videos(seed, valid)
+        return train.data, held.data, self.test.data
+
+    def split_videos(self, seed: int, valid: float = 0.15) -> tuple[Videos, Videos]:
+        """The training videos that are left to learn from and those set aside, each in the order of the file."""
+        count = len(self.train.names)
+        cut = round(valid * count) if 0.0 < valid < 1.0 else 0
+        if not 0 < cut < count:
+            raise ValueError(f"valid={valid!r} must leave some of the {count} training videos on both sides")
+        order = np.random.default_rng(seed).permutation(count)
+        return self.train.subset(np.sort(order[cut:]).tolist()), self.train.subset(np.sort(order[:cut]).tolist())

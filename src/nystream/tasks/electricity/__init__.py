@@ -1,7 +1,0 @@
-"""Electricity: total demand a while ahead, from the demand of every area or customer and the time."""
-
-from nystream.tasks.electricity.embedded import sample
-from nystream.tasks.electricity.features import Forecast, forecast, time_features
-from nystream.tasks.electricity.series import Series
-
-__all__ = ["Forecast", "Series", "forecast", "sample", "time_features"]

@@ -1,0 +1,97 @@
+"""Timing, the floor, and where a record comes from. No test here depends on how fast the machine is."""
+
+import gc
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from nystream import provenance
+from nystream.lab.bench import floor, timing
+from nystream.lab.bench.sizes import ModelSizes, build_model
+from nystream.stream import StreamPool
+
+
+def test_jobs_take_turns():
+    calls = []
+    jobs = {name: timing.TimedCall(lambda x, name=name: calls.append((name, x)), [(0,), (1,), (2,)]) for name in "ab"}
+    took = timing.collect(jobs, rounds=2, block=2)
+    assert calls == [(name, x % 3) for turn in range(3) for name in "ab" for x in (2 * turn, 2 * turn + 1)]
+    assert {name: [len(turn) for turn in turns] for name, turns in took.items()} == {"a": [2, 2], "b": [2, 2]}
+
+
+def test_a_slow_job_sits_out_some_rounds(monkeypatch):
+    now = 0.0
+
+    def wait(seconds):
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now)
+    jobs = {"slow": timing.TimedCall(wait, [(1.0,)]), "fast": timing.TimedCall(wait, [(1e-3,)])}
+    times = timing.measure(jobs, rounds=30, seconds=6.0)
+    assert times["slow"].steps == 3
+    assert times["slow"].median == pytest.approx(1.0)
+    assert times["fast"].steps == 60
+    assert timing.measure({"slow": jobs["slow"]}, rounds=1, seconds=0.1)["slow"].steps == 1
+
+
+def test_median_p99_and_worst():
+    times = timing.Times.of([float(i) for i in range(1000, 0, -1)])
+    assert times == (500.5, 991.0, 1000.0, 1000)
+    assert timing.Times.of([2.0]) == (2.0, 2.0, 2.0, 1)
+
+
+def test_garbage_and_threads_are_as_before():
+    seen = []
+    before = torch.get_num_threads()
+    with timing.threads(2):
+        timing.collect({"a": timing.TimedCall(lambda: seen.append((gc.isenabled(), torch.get_num_threads())))}, 1, 1)
+    assert seen == [(False, 2)] * 2
+    assert gc.isenabled()
+    assert torch.get_num_threads() == before
+
+
+def test_the_floor_is_positive_and_grows_with_what_is_read():
+    small, large = (floor.read_seconds(size, rounds=5) for size in (1 << 14, 1 << 24))
+    assert 0 < small < large
+
+
+def test_what_a_step_reads():
+    sizes = ModelSizes()
+    d, ff, m, heads = sizes.embed_dim, sizes.ff_dim, sizes.landmarks, sizes.num_heads
+    projections = 4 * d * (d + 1) + sizes.input_dim * d + d + (d + 1) * sizes.output_dim
+    block = d * ff + ff + ff * d + d + 3 * 2 * d
+    landmarks = 2 * m * d + heads * m * m
+    model, held = build_model(sizes), 4 * (projections + block + landmarks + d)
+    assert floor.weights(model, object()) == (floor.HELD, held)
+    pool = StreamPool(model, 1, "numba")
+    what, packed = floor.weights(model, pool._backend)
+    assert what == floor.PACKED
+    assert packed == pool._backend.weight_bytes < held  # landmarks are folded into the queries and keys
+
+
+def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_COMMIT", "abc")
+    path = provenance.write(tmp_path / "a.json", "nystream bench", {"figure": 1.5})
+    found = json.loads(path.read_text())
+    assert (found["command"], found["commit"], found["figure"]) == ("nystream bench", "abc", 1.5)
+    assert {"cpu", "cores", "threads", "torch", "numba", "python", "system", "nystream"} == set(found["hardware"])
+
+
+def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.delenv("GIT_COMMIT", raising=False)
+    assert provenance.commit()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / "version.py").touch()
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
+    assert provenance.commit() == "unknown"  # somebody else's repository, in which it is installed
+
+
+def test_importing_nystream_brings_none_of_it():
+    heavy = "{'numba', 'matplotlib', 'rich', 'nystream.lab.bench'}"
+    code = f"import sys, nystream; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
