@@ -331,8 +331,8 @@ def test_more_landmarks_than_tokens(variant: str) -> None:
 
 
 def test_counts_need_only_the_standard_library() -> None:
-    ours = ("nystream.costs", "nystream.config")
-    for path in set(Path(costs.__file__).parent.glob("*.py")) - {Path(costs.__file__).parent / "plot.py"}:
+    ours, package = ("nystream.costs", "nystream.variants"), Path(costs.__file__).parent
+    for path in {*package.glob("*.py"), *(package.parent / "variants").glob("*.py")} - {package / "plot.py"}:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
