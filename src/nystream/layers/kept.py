@@ -68,7 +68,7 @@ def unset(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor) -> bool:
     """Whether it is known that landmarks are not set, or not finite, while a graph is traced."""
     if kept is None or kept.finite or learned(q_tilde, k_tilde):
         return False
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return True
     return not finite(_unwrapped(q_tilde), _unwrapped(k_tilde))  # `functional_call` may have lent others
 
