@@ -259,28 +259,25 @@ def us(value: float) -> str:
 
 
 def pool() -> str:
-    """The headline, for the README."""
+    """The headline, for the README; the page on performance has the rest, and where it comes from."""
     record = results("bench")
-    rows = {row["name"]: row for row in record["model"]["rows"] if row["blocks"] == 1}
+    rows = {row["name"]: row["median_microseconds"] for row in record["model"]["rows"] if row["blocks"] == 1}
     ours = rows["nystream pool, co-fixed"]
-    cells = [
-        [name, us(row["median_microseconds"]), f"×{row['ratio']:.0f}" if row["ratio"] >= 1.5 else ""]
-        for name, row in rows.items()
-        if name == "nystream pool, co-fixed" or not name.startswith("nystream pool")
-    ]
     crowd = max(record["streams"]["rows"], key=lambda row: row["push_many_steps_per_second"])
-    floor = record["model"]["floor"]
     size = record["settings"]["sizes"]
-    return "\n\n".join(
-        [
-            f"A step of one stream, whole model: one block, n = {size['window']}, d = {size['embed_dim']}, "
-            f"{size['num_heads']} heads, m = {size['landmarks']} ({source(record)}; medians of one run, one thread):",
-            table(["", "a token", "times the pool's"], cells),
-            f"Reading that model's weights once takes {us(floor['microseconds'])} on the same core: the step is within "
-            f"×{floor['pool_over_floor']:.1f} of what the memory allows. With {crowd['streams']:,} streams at once, "
-            f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens a second on {record['hardware']['cores']} "
-            f"cores, {ours['bytes_per_stream'] / 1e3:.0f} kB a stream.",
-        ]
+    others = ", ".join(
+        f"{us(rows[name])} for {what}"
+        for name, what in (
+            ("window recompute", "recomputing the window"),
+            ("ring KV + SDPA", "a sliding-window KV cache in PyTorch"),
+            ("continual-inference", "continual-inference"),
+        )
+    )
+    return (
+        f"*One step of a whole model (n = {size['window']}, d = {size['embed_dim']}, m = {size['landmarks']}) on one CPU "
+        f"core: {us(ours)} in a nystream pool with fixed landmarks, {others}. With {crowd['streams']:,} streams, a pool "
+        f"on {record['hardware']['cores']} cores takes {crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens per "
+        f"second. `nystream bench` measures it on your machine; see [Performance](docs/performance.md).*"
     )
 
 

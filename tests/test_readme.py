@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOLDERS = "ops|layers|models|landmarks|train|stream|tasks|compat|tests|benchmarks|costs"
+PACKAGE = ROOT / "src" / "nystream"
 FENCE = re.compile(r"^ *```\w*\n(?P<code>.*?)^ *```$", re.S | re.M)
 EXAMPLE = re.compile(r"```python\n(?P<code>.*?)```\n+```text\n(?P<output>.*?)```", re.S)
 
@@ -48,11 +48,17 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_are_named_exist(page):
-    for name in re.findall(rf"`((?:{FOLDERS})/[\w/.-]+\.py)`", page.read_text()):
-        inside = ROOT if name.startswith(("tests", "benchmarks")) else ROOT / "src" / "nystream"
-        assert (inside / name).exists(), name
+    """A path of Python code, or a folder of the repository or the package, wherever it is named."""
+    folders = {path.name for path in (*ROOT.iterdir(), *PACKAGE.iterdir()) if path.is_dir()}
+    for name in re.findall(r"`(?:src/nystream/)?([\w-]+/[\w/.-]*)`", page.read_text()):
+        if name.split("/")[0] in folders and (name.endswith((".py", "/")) or page.stem == "architecture"):
+            assert (ROOT / name).exists() or (PACKAGE / name).exists(), name
+
+
+def test_the_readme_is_short():
+    assert len(PAGES[0].read_text().splitlines()) <= 150
 
 
 def test_numbers_are_those_of_the_results():

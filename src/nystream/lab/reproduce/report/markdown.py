@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import numbers
-from nystream.lab.reproduce.report.compare import comparisons, headline
 from nystream.lab.reproduce.report.document import (
     MISSING,
     Bullets,
@@ -24,10 +23,18 @@ from nystream.lab.reproduce.report.document import (
 from nystream.lab.reproduce.report.grouping import GroupTable
 from nystream.lab.reproduce.report.grouping import tables as grouped
 from nystream.lab.reproduce.report.records import Record
-from nystream.lab.reproduce.report.sections import document, sentence
-from nystream.lab.reproduce.report.sources import sources
+from nystream.lab.reproduce.report.sections import document
 
-README_MODELS = ("full", "co-full-single", "co-cont-single", "co-fixed-single")
+README_MODELS = ("co-full-single", "co-cont-single", "co-fixed-single")
+README_COLUMNS = (
+    GridColumn("task", False),
+    GridColumn("model", False),
+    GridColumn("paper"),
+    GridColumn("ours"),
+    GridColumn("µs per step"),
+    GridColumn("speed-up over Att"),
+    GridColumn("kB per stream"),
+)
 
 
 def render(document: Document, images: Mapping[str, str] | None = None) -> str:
@@ -47,57 +54,40 @@ def results_page(records: Sequence[Record], images: str | None = None, level: in
 
 
 def readme_results(records: Sequence[Record]) -> str:
-    """A short table for each task and kind of token, the paper beside ours, and the difference that matters in a line.
+    """One short table for the README: the continual models with one block, and the best baseline of each task.
 
-    The fault-filtered split of GTZAN is left to the page of results.
+    The fault-filtered split of GTZAN, stacks of two blocks and where the numbers come from are on the page of results.
     """
-    blocks = []
+    rows: list[GridRow] = []
     for table in grouped(records):
-        if table.group.protocol == "filtered" or not table.cells:
-            continue
-        grid, used = _short(table)
-        blocks.append(f"**{grid.title}.** Data: {paper.TASKS[table.group.task].short}\n\n{_grid(grid)}")
-        told = headline(comparisons(table))
-        if told:
-            blocks.append("\n".join(f"- {sentence(one)}." for one in told))
-        blocks.append(_sources(sources(used)))
-    return "\n\n".join(blocks)
+        if table.group.protocol != "filtered":
+            rows += _short(table)
+    return _grid(Grid("", README_COLUMNS, tuple(rows)))
 
 
-def _short(table: GroupTable) -> tuple[Grid, list[Record]]:
-    """The table, and the records that are in it."""
-    task, metric = paper.TASKS[table.group.task], table.metric
-    # The paper's first column is the one that ours compares with.
-    columns = (
-        GridColumn("model", False),
-        GridColumn("blocks"),
-        GridColumn("paper" + (f" ({task.columns[0]})" if task.columns[0] else "")),
-        GridColumn("ours"),
-        GridColumn("µs a step"),
-        GridColumn("times faster than Att"),
-        GridColumn("kB a stream"),
-    )
-    rows, used = [], []
-    for (model, layers), one in table.cells.items():
-        if model not in README_MODELS:
+def _short(table: GroupTable) -> Iterator[GridRow]:
+    """The rows of one task; only the first one names it."""
+    group, metric = table.group, table.metric
+    name = f"{group.title}: {metric.head}"
+    for (model, layers), record in table.cells.items():
+        if model not in README_MODELS or layers != 1:
             continue
         # Other tokens are another experiment than the paper's.
-        printed = None if table.group.extra else paper.score(table.group.task, model, layers)
-        step = one.raw["step"]
+        printed = None if group.extra else paper.score(group.task, model, layers)
+        step = record.raw["step"]
         cells = (
-            one.label,
-            str(layers),
+            name,
+            record.label,
             str(printed) if printed else MISSING,
-            numbers.score(one.score, metric),
+            numbers.score(record.score, metric),
             numbers.microseconds(step),
             numbers.times(step["relative"] if step else None),
             numbers.kilobytes(step["bytes_per_stream"] if step else None),
         )
-        rows.append(GridRow(cells))
-        used.append(one)
-    for baseline in table.baselines:
-        rows.append(GridRow((baseline.label, "", "", numbers.score(baseline.score, metric), "", "", "")))
-    return Grid(f"{table.group.title}: {metric.head}, {metric.better}", columns, tuple(rows)), [*used, *table.baselines]
+        yield GridRow(cells)
+        name = ""
+    for baseline in table.baselines[:1]:
+        yield GridRow((name, baseline.label, "", numbers.score(baseline.score, metric), "", "", ""))
 
 
 def _section(section: Section, level: int, images: Mapping[str, str]) -> Iterator[str]:
