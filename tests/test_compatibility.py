@@ -36,7 +36,7 @@ def same(model, got, expected):
 
     Those amplify it, by the condition of Γ, and may be computed in another precision than they were.
     """
-    tolerance = 1e-4 if any("cont" in block.variant for block in model.config.blocks) else 1e-5
+    tolerance = 1e-4 if any(block.record.landmarks == "stream" for block in model.config.blocks) else 1e-5
     expected = np.asarray(expected)
     np.testing.assert_allclose(np.asarray(got), expected, rtol=0, atol=tolerance * np.abs(expected).max())
 

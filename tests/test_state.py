@@ -8,6 +8,7 @@ import torch
 
 import nystream as ns
 from nystream import state as states
+from nystream import variants
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -131,7 +132,11 @@ def test_nbytes_counts_every_leaf():
     assert states.nbytes(build("full", torch.bfloat16).init_state(1)) == 8 + 3 * n * d * 2
 
 
-LAYOUTS = [(v, pinv) for v in ns.VARIANTS for pinv in (("newton", "ridge", "none") if "cont" in v else ("newton",))]
+LAYOUTS = [
+    (v, pinv)
+    for v in ns.VARIANTS
+    for pinv in (("newton", "ridge", "none") if variants.get(v).landmarks == "stream" else ("newton",))
+]
 
 
 @pytest.mark.parametrize(("variant", "pinv"), LAYOUTS)

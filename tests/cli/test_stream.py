@@ -300,7 +300,8 @@ def test_a_model_whose_output_is_not_finite(capsys, run_folder, csv, tmp_path, h
     model = ns.StreamModel.from_pretrained(run_folder / "model")
     model.info = ns.ModelInfo("classification", inputs=("a", "b", "c"), labels=("calm", "storm"))
     with torch.no_grad():
-        model.head.weight.fill_(torch.nan)
+        model.encoder.norm.bias.fill_(10.0)
+        model.head.weight.fill_(3e38)  # finite, but what it gives is not
     model.save_pretrained(tmp_path / "poisoned")
     assert main(["stream", str(tmp_path / "poisoned"), str(csv), how]) == 0
     out, err = capsys.readouterr()

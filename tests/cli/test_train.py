@@ -167,6 +167,18 @@ def test_a_run_of_the_last_version_with_its_usual_epochs_is_found(capsys, tmp_pa
     assert "this one goes to runs/data-2" in capsys.readouterr().out
 
 
+def test_the_command_that_began_a_run_of_the_last_version_is_told_how_to_resume_it(capsys, tmp_path, refused):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)
+    err = refused("train", *arguments, *SMALL, "--epochs", "2")
+    assert "epochs is 3 there and 2 here" in err
+    assert "give --epochs 3 to resume it, or another folder" in err
+    err = refused("train", *arguments, *SMALL, "--epochs", "2", "--horizon", "2")
+    assert err.rstrip().endswith("; give another folder")
+
+
 def test_the_same_command_finds_its_run_again(capsys, refused):
     table()
     arguments = ["data.csv", "--target", "total", "--variant", "co-full"]

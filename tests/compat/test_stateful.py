@@ -13,11 +13,11 @@ from torch import nn
 
 import nystream as ns
 from nystream import state as states
-from nystream import testing
+from nystream import testing, variants
 from nystream.compat import Continual, continual
 
 TOLERANCE = testing.TOLERANCE[torch.float64]
-SINGLE = [variant for variant in ns.VARIANTS if variant.endswith("-single")]
+SINGLE = [variant for variant in ns.VARIANTS if variants.get(variant).single]
 ROWS = [("attention", variant) for variant in ns.VARIANTS if variant not in SINGLE]
 ROWS += [("encoder", variant) for variant in ("full", "nystrom", "nystrom-fixed")]
 

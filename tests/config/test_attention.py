@@ -8,7 +8,7 @@ import pytest
 import nystream as ns
 from nystream import variants
 
-LOW_RANK = tuple(v for v in ns.VARIANTS if "full" not in v)
+LOW_RANK = tuple(v for v in ns.VARIANTS if variants.get(v).low_rank)
 
 
 def config(variant="co-cont-single", **options):

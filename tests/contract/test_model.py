@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream import testing
+from nystream import testing, variants
 from nystream.ops import parallel
 
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
 # (window, landmarks, update_size): segments of one size, of two sizes, and tokens that come in pairs.
 SIZES = ((4, 2, 1), (5, 3, 1), (6, 4, 2))

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream import testing
+from nystream import testing, variants
 
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
 # (window, landmarks, update_size, num_heads): segments of two sizes, of one size, tokens that come in pairs, and one of
 # everything. Small, because every step takes each stream through a snapshot and back.
@@ -49,7 +49,9 @@ def test_paper_stacks(variant):
 
 @pytest.mark.parametrize("variant", SINGLE)
 def test_deep_stacks(variant):
-    check(model(attention(variant, sums="partials" if "full" not in variant else "auto"), layers=2, stack="deep"))
+    check(
+        model(attention(variant, sums="partials" if variants.get(variant).low_rank else "auto"), layers=2, stack="deep")
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

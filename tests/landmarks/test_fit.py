@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import nystream as ns
-from nystream import progress
+from nystream import progress, variants
 from nystream.landmarks import LandmarkReport, fit_landmarks, kmeans
 from nystream.ops.attention.common import gamma_pinv
 
-FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
+FIXED = tuple(v for v in ns.VARIANTS if variants.get(v).fixed)
 METHODS = ("qk", "x")
 E, HEADS, D, N, M, WIDTH = 8, 2, 4, 6, 3, 5
 
@@ -459,9 +459,9 @@ def test_other_models():
 
 @pytest.mark.parametrize("variant", sorted(set(ns.VARIANTS) - set(FIXED)))
 def test_a_variant_without_fixed_landmarks(variant):
-    cfg = config(variant, landmarks=None if "full" in variant else M)
+    cfg = config(variant, landmarks=M if variants.get(variant).low_rank else None)
     name = build(cfg).encoder.blocks[0].attention.config.variant
-    also = ", landmarks=..." if "full" in variant else ""
+    also = "" if variants.get(variant).low_rank else ", landmarks=..."
     with pytest.raises(ValueError, match=f"layer=0 is of variant '{name}'.*convert.variant='co-fixed-single'{also}.$"):
         fit(build(cfg), data())
 

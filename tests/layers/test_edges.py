@@ -8,7 +8,7 @@ import nystream as ns
 from nystream import state as states
 from nystream import testing, variants
 
-FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
+FIXED = tuple(v for v in ns.VARIANTS if variants.get(v).fixed)
 FORMS = [(v, s) for v in ns.VARIANTS for s in variants.get(v).forms if s != "auto"] + [("co-full-retro", "auto")]
 TOLERANCE = testing.TOLERANCE[torch.float64]
 
@@ -73,7 +73,7 @@ def test_an_in_place_step_consumes_its_state(attn):
 
 
 @pytest.mark.parametrize("pinv", ["newton", "exact", "ridge", "none"])
-@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if "cont" in v])
+@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if variants.get(v).landmarks == "stream"])
 def test_in_place_steps_go_on_from_steps(build, variant, pinv):
     attn, x = build(variant, pinv=pinv), randn(2, 20, 8)
     with torch.no_grad():
@@ -103,7 +103,7 @@ def test_in_place_steps_record_no_graph(build, variant, sums):
     assert not any(leaf.requires_grad for leaf in state)
 
 
-@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if v.startswith("co-") and "full" not in v])
+@pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if "partials" in variants.get(v).sums])
 def test_training_after_a_first_use_in_inference_mode(build, variant):
     """What is made once and kept must not remember the mode of the first caller: evaluate first, then train."""
     with torch.inference_mode():

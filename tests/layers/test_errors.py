@@ -5,8 +5,9 @@ import torch
 
 import nystream as ns
 from nystream import state as states
+from nystream import variants
 
-FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
+FIXED = tuple(v for v in ns.VARIANTS if variants.get(v).fixed)
 E, N = 8, 6
 
 

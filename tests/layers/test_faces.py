@@ -8,13 +8,13 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import nystream as ns
-from nystream import testing
+from nystream import testing, variants
 from nystream.ops.attention import reference
 from nystream.ops.attention.common import gamma_pinv
 
-FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
-FULL = tuple(v for v in ns.VARIANTS if "full" in v)
-LOW_RANK = tuple(v for v in ns.VARIANTS if "full" not in v)
+FIXED = tuple(v for v in ns.VARIANTS if variants.get(v).fixed)
+FULL = tuple(v for v in ns.VARIANTS if not variants.get(v).low_rank)
+LOW_RANK = tuple(v for v in ns.VARIANTS if variants.get(v).low_rank)
 TOLERANCE = testing.TOLERANCE[torch.float64]
 
 

@@ -219,3 +219,37 @@ def test_a_compiled_module_on_a_gpu_answers_nan_until_the_inverse_is_renewed():
         attn.q_tilde.data.mul_(1.5)
         assert compiled(x).isnan().all()
         assert relative_error(attn(x), compiled(x)) < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_a_module_traced_by_jit_follows_its_landmarks():
+    attn = attention()
+    traced = torch.jit.trace(attn, (TOKENS[:, :12],))
+    write_in_place(attn)
+    assert error(attn, traced) < 1e-6
+
+
+@pytest.mark.parametrize("base", ["meta", "unset"])
+def test_an_ensemble_over_a_module_without_landmarks_of_its_own(base):
+    models = [attention(), attention()]
+    write_in_place(models[1])
+    weights = torch.func.stack_module_state(models)
+    empty = ns.MultiheadAttention(CONFIG).to("meta" if base == "meta" else "cpu").eval()
+    out = torch.vmap(lambda *own: torch.func.functional_call(empty, own, (TOKENS[:, :12],)))(*weights)
+    for attn, y in zip(models, out, strict=True):
+        assert error(attn, lambda _, y=y: y) < 1e-6
+
+
+def test_a_transform_refuses_landmarks_that_are_not_set():
+    attn = ns.MultiheadAttention(CONFIG).eval()
+    for transform in (torch.vmap, lambda f: torch.func.grad(lambda x: f(x).sum())):
+        with pytest.raises(RuntimeError, match="no landmarks yet"):
+            transform(lambda x: attn(x.reshape(1, 12, 16)))(TOKENS[:1, :12])
+
+
+def test_gradients_of_the_keys_landmarks_alone():
+    both, alone = attention(learn=True), attention()
+    alone.k_tilde = torch.nn.Parameter(alone.k_tilde)
+    for attn in (both, alone):
+        attn(TOKENS[:, :12]).square().sum().backward()
+    torch.testing.assert_close(alone.k_tilde.grad, both.k_tilde.grad)

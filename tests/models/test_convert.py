@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream import testing
+from nystream import testing, variants
 
 TOLERANCE = testing.TOLERANCE[torch.float64]
-FIXED = tuple(v for v in ns.VARIANTS if "fixed" in v)
+FIXED = tuple(v for v in ns.VARIANTS if variants.get(v).fixed)
 
 
 def randn(*shape):

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
-from nystream import testing
+from nystream import testing, variants
 
 TOLERANCE = testing.TOLERANCE[torch.float64]
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 PLAIN = ("full", "nystrom", "nystrom-fixed")
 
 
@@ -150,7 +150,7 @@ def test_forward_is_the_oracle_at_every_offset(build, case, offset):
 def aligned(cfg, t):
     """Whether a step equals the window's forward at t: always, but for landmarks of the first block that lag."""
     first = cfg.blocks[0]
-    if not first.variant.startswith("co-cont"):
+    if first.record.landmarks != "stream":
         return True
     return t % (first.window // first.m if first.window % first.m == 0 else first.window) == 0
 
@@ -170,7 +170,7 @@ def test_a_stream_gives_what_the_window_gives(build, variant, layers, num_positi
             met.add((t - n) % positions)
         else:
             assert testing.relative_error(y[:, t - 1], window) > 1e-6  # the landmarks do lag here
-    assert len(met) > 1 or model.config.blocks[0].variant.startswith("co-cont")
+    assert len(met) > 1 or model.config.blocks[0].record.landmarks == "stream"
 
 
 @pytest.mark.parametrize("layers", [1, 2])

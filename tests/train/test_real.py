@@ -95,7 +95,7 @@ def check_streaming(model, valid):
     output, _ = predict(model, valid)
     x, cfg = valid.x, model.config
     deep = cfg.cascade and len(cfg.blocks) > 1
-    lagging = any("cont" in block.variant for block in cfg.blocks) and not deep
+    lagging = any(block.record.landmarks == "stream" for block in cfg.blocks) and not deep
     every = N // 4 if lagging else 1
     ends = range(N, 200, every)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """Multiply-adds that the library really executes a step; `executed` says what is counted, and how."""
 
-from nystream import variants
+import nystream.variants as variants
 from nystream.costs.model import (
     Executed,
     Sizes,

@@ -3,10 +3,6 @@
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored
 
 
-def _nystrom_fixed(n: int, d: int, m: int) -> int:
-    return 4 * n * d * m + n * m**2 + 2 * n * m + n + m
-
-
 def co_fixed_single(n: int, d: int, m: int) -> int:
     return 7 * d * m + m**2 + 6 * m
 
@@ -48,7 +44,7 @@ def stored(s: Sizes, rings: int, logits: int) -> Stored:
 
 
 NYSTROM_FIXED = CostModel(
-    flops=_nystrom_fixed,
+    flops=lambda n, d, m: 4 * n * d * m + n * m**2 + 2 * n * m + n + m,
     memory=lambda n, d, m: Memory(3 * (n * d - 1) + 2 * d * m + m**2, 4 * n * d + 2 * n * m + 2 * d * m + 2 * m**2 + 1),
     corrected_memory=lambda n, d, m: Memory(
         3 * d * (n - 1) + 2 * d * m + m**2, 4 * n * d + 2 * n * m + 2 * d * m + m**2 + 1

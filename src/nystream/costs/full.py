@@ -3,29 +3,12 @@
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored
 
 
-def _full(n: int, d: int, m: int) -> int:
-    return 2 * n**2 * d + n**2 + n * d + n
-
-
-def _co_full_single(n: int, d: int, m: int) -> int:
-    return 3 * n * d + 2 * n
-
-
-def _corrected_co_full_single(n: int, d: int, m: int) -> int:
-    """aV is one row, so that dividing it by φ(a) costs d, where the appendix counts nd."""
-    return 2 * n * d + 2 * n + d
-
-
-def _co_full_retro(n: int, d: int, m: int) -> int:
-    return 7 * n * d + 4 * n - 2 * d - 2
-
-
 def _recomputed(s: Sizes) -> Executed:
     return Executed(2 * s.n**2 * s.d, 0)
 
 
 FULL = CostModel(
-    flops=_full,
+    flops=lambda n, d, m: 2 * n**2 * d + n**2 + n * d + n,
     memory=lambda n, d, m: Memory(3 * (n * d - 1), n**2 + 4 * n * d + 1),
     corrected_memory=lambda n, d, m: Memory(3 * d * (n - 1), n**2 + 4 * n * d + 1),
     fresh_memory=lambda n, d, m: Memory(0, n**2 + 4 * n * d + 1),
@@ -36,8 +19,9 @@ FULL = CostModel(
 
 # It keeps no sums from step to step, so rows that are all new cost it no more operations.
 CO_FULL_SINGLE = CostModel(
-    flops=_co_full_single,
-    corrected_flops=_corrected_co_full_single,
+    flops=lambda n, d, m: 3 * n * d + 2 * n,
+    # aV is one row, so that dividing it by φ(a) costs d, where the appendix counts nd.
+    corrected_flops=lambda n, d, m: 2 * n * d + 2 * n + d,
     memory=lambda n, d, m: Memory(2 * (n * d - 1), 2 * n * d + n + 2 * d),
     corrected_memory=lambda n, d, m: Memory(2 * d * (n - 1), 2 * n * d + n + 2 * d),
     fresh_memory=lambda n, d, m: Memory(0, 2 * n * d + n + 2 * d),
@@ -47,7 +31,7 @@ CO_FULL_SINGLE = CostModel(
 )
 
 CO_FULL_RETRO = CostModel(
-    flops=_co_full_retro,
+    flops=lambda n, d, m: 7 * n * d + 4 * n - 2 * d - 2,
     memory=lambda n, d, m: Memory(4 * n * d + n - d - 4, 5 * n * d + 2 * n),
     corrected_memory=lambda n, d, m: Memory((4 * d + 1) * (n - 1), 5 * n * d + 2 * n),
     growth=Growth("nd", "nd", "nd"),

@@ -3,12 +3,8 @@
 Continual landmarks are renewed at m steps out of n; a step that renews none is a step with fixed landmarks.
 """
 
-from nystream.costs import fixed
+import nystream.costs.fixed as fixed
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Operations, Sizes, Stored
-
-
-def _nystrom(n: int, d: int, m: int) -> int:
-    return 4 * n * d * m + 2 * n * d + n + n * m**2 + 2 * n * m + d * m**2 + 24 * m**3 + 22 * m**2 + 2 * m
 
 
 def _updated_single(n: int, d: int, m: int) -> int:
@@ -60,12 +56,19 @@ def _stored(s: Sizes, rings: int, logits: int) -> Stored:
     return Stored(tokens, sums + 2 * s.d * (s.m + 1) + s.heads * s.m**2)
 
 
+def _landmark_memory(d: int, m: int) -> int:
+    """Landmarks and ΔV, Γ†, φ(Δ)⁻¹, two φ_prev, Γ_prev, (ΔV)_prev."""
+    return 3 * d * m + m**2 + m + 2 * (m - 1) + (m - 1) ** 2 + d * (m - 1)
+
+
 def _nystrom_peak(n: int, d: int, m: int) -> int:
     return 4 * n * d + 2 * n * m + 2 * d * m + 6 * m**2 + m + 1
 
 
 NYSTROM = CostModel(
-    flops=_nystrom,
+    flops=lambda n, d, m: (
+        4 * n * d * m + 2 * n * d + n + n * m**2 + 2 * n * m + d * m**2 + 24 * m**3 + 22 * m**2 + 2 * m
+    ),
     memory=lambda n, d, m: Memory(3 * (n * d - 1), _nystrom_peak(n, d, m)),
     corrected_memory=lambda n, d, m: Memory(3 * d * (n - 1), _nystrom_peak(n, d, m)),
     fresh_memory=lambda n, d, m: Memory(0, _nystrom_peak(n, d, m)),
@@ -81,9 +84,9 @@ CO_CONT_SINGLE = CostModel(
     memory=lambda n, d, m: Memory(
         2 * n * d + 4 * d * m + 2 * m**2 - 2, 2 * n * d + n * m + n + 4 * d * m + d + 7 * m**2 + 4 * m
     ),
-    # K and V, sum of q, landmarks and ΔV, Γ†, φ(Δ)⁻¹, two φ_prev, Γ_prev, (ΔV)_prev, in the appendix's order.
+    # K and V, sum of q
     corrected_memory=lambda n, d, m: Memory(
-        2 * d * (n - 1) + d + 3 * d * m + m**2 + m + 2 * (m - 1) + (m - 1) ** 2 + d * (m - 1),
+        2 * d * (n - 1) + d + _landmark_memory(d, m),
         2 * n * d + n + 5 * d * m + 3 * d + 7 * m**2 + 4 * m,
     ),
     fresh_memory=lambda n, d, m: Memory(0, 3 * n * d + n * m + 2 * d * m + d + 6 * m**2 + 2 * m + 1),
@@ -101,18 +104,9 @@ CO_CONT_RETRO = CostModel(
         3 * n * d + 2 * n * m + 4 * d * m + 2 * m**2 - 2 * m - 6,
         4 * n * d + 3 * n * m + 2 * n + 4 * d * m + 7 * m**2 + 4 * m,
     ),
-    # Q, K and V, landmarks and ΔV, B Γ†, Γ†, φ(Δ)⁻¹, three φ_prev, B_prev, Γ_prev, (ΔV)_prev.
+    # Q, K and V, B Γ†, the φ_prev of B, B_prev
     corrected_memory=lambda n, d, m: Memory(
-        3 * d * (n - 1)
-        + 3 * d * m
-        + m * (n - 1)
-        + m**2
-        + m
-        + (n - 1)
-        + 2 * (m - 1)
-        + (n - 1) * (m - 1)
-        + (m - 1) ** 2
-        + d * (m - 1),
+        3 * d * (n - 1) + m * (n - 1) + (n - 1) + (n - 1) * (m - 1) + _landmark_memory(d, m),
         4 * n * d + 2 * n * m + 2 * n + 5 * d * m + 7 * m**2 + 4 * m,
     ),
     growth=Growth("ndm + nm² + m³", "nd + m²", "nd + nm + m²"),

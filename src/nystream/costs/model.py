@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nystream import variants
+import nystream.variants as variants
 from nystream.variants.record import load
 
 FORMS = ("recompute", "partials", "subtract", "auto")

@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from nystream import variants
+import nystream.variants as variants
 from nystream.costs.model import (
     Sizes,
     Stored,

@@ -31,7 +31,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
         different = [name for name, value in ours.items() if _listed(theirs[name]) != _listed(value)]
         if different:
             said = ", ".join(f"{name} is {theirs[name]!r} there and {ours[name]!r} here" for name in different)
-            raise ValueError(f"out={folder} holds a run of other settings: {said}; give another folder")
+            raise ValueError(f"out={folder} holds a run of other settings: {said}; {_advice(different, theirs, held)}")
         for what, changed, line in (
             ("on other data", settings.source, _data(problem)),
             ("with another teacher", settings.teacher, _teacher(teacher)),
@@ -40,6 +40,16 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
                 raise ValueError(f"out={folder} holds a run {what}: {changed} has changed since; give another folder")
     elif folder.exists() and (not folder.is_dir() or not all(map(files.is_remnant, folder.iterdir()))):
         raise ValueError(f"out={folder} is there and holds no run; give another folder")
+
+
+def _advice(different: list[str], theirs: dict[str, Any], held: Path) -> str:
+    """What to do about settings that differ. The command that began the run of an older version must get further."""
+    if different != ["epochs"] or ALL_PHASES in held.read_text(encoding="utf-8"):
+        return "give another folder"
+    return (
+        f"the run is of an older version, which did not count those of the second phase: "
+        f"give --epochs {theirs['epochs']} to resume it, or another folder"
+    )
 
 
 def free_folder(settings: Settings, problem: Problem, base: Path, teacher: StreamModel | None = None) -> Path:

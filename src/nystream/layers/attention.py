@@ -333,10 +333,10 @@ class MultiheadAttention(nn.Module):
             return None
         q_tilde, k_tilde = self.q_tilde, self.k_tilde
         if tracing():
-            if self._kept is not None and not self._kept.finite and not kept.learned(q_tilde):
+            if kept.unset(self._kept, q_tilde, k_tilde):
                 self._refuse_landmarks()
             return kept.in_graph(self._kept, q_tilde, k_tilde, cfg)
-        if kept.learned(q_tilde):
+        if kept.learned(q_tilde, k_tilde):
             if not kept.finite(q_tilde, k_tilde):
                 self._refuse_landmarks()
             return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
@@ -349,7 +349,8 @@ class MultiheadAttention(nn.Module):
 
     def _keep(self) -> None:
         """Compute Γ† of landmarks that are buffers, and keep it with a copy of them."""
-        self._kept = None if kept.learned(self.q_tilde) else kept.keep(self.q_tilde, self.k_tilde, self.config)
+        q_tilde, k_tilde = self.q_tilde, self.k_tilde
+        self._kept = None if kept.learned(q_tilde, k_tilde) else kept.keep(q_tilde, k_tilde, self.config)
 
     def _refuse_landmarks(self) -> NoReturn:
         raise RuntimeError(

@@ -11,9 +11,10 @@ a copy or a pickle of the module; by a write in place, under `no_grad`, in infer
 counters see only some of these. Γ† and the copies are plain attributes rather than buffers, so code that walks over a
 model's buffers, to average them for example, cannot change them either.
 
-A traced graph cannot look at values. `torch.export` and `torch.func` transforms compute Γ† in the graph. A graph of
-`torch.compile` compares inside the graph: on the CPU it computes Γ† again where the landmarks differ; on other devices,
-where a branch would have to wait, its outputs are NaN until the next call outside the graph has renewed Γ†.
+A traced graph cannot look at values. `torch.export`, `torch.jit.trace` and `torch.func` transforms compute Γ† in the
+graph. A graph of `torch.compile` compares inside the graph: on the CPU it computes Γ† again where the landmarks differ;
+on other devices, where a branch would have to wait, its outputs are NaN until the next call outside the graph has
+renewed Γ†. A captured CUDA graph reads fixed addresses and must be captured again when landmarks change.
 """
 
 from __future__ import annotations
@@ -60,15 +61,24 @@ def belongs(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) 
     return torch.equal(kept.landmarks, torch.stack([q_tilde, k_tilde]))  # waits for the device once, not twice
 
 
-def learned(q_tilde: Tensor) -> bool:
-    """Whether landmarks are parameters, or stand in for some."""
-    return isinstance(q_tilde, torch.nn.Parameter) or q_tilde.requires_grad
+def learned(q_tilde: Tensor, k_tilde: Tensor) -> bool:
+    """Whether any landmarks are parameters, or stand in for some."""
+    return any(isinstance(x, torch.nn.Parameter) or x.requires_grad for x in (q_tilde, k_tilde))
+
+
+def unset(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor) -> bool:
+    """Whether it is known that landmarks are not set, or not finite, while a graph is traced."""
+    if kept is None or kept.finite or learned(q_tilde, k_tilde):
+        return False
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
+        return True
+    return not finite(_unwrapped(q_tilde), _unwrapped(k_tilde))  # `functional_call` may have lent others
 
 
 def in_graph(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Fixed:
     """The landmarks and their Γ† while a graph is traced."""
     compiled = torch.compiler.is_dynamo_compiling()  # not while torch.export or torch.func trace
-    if not compiled or learned(q_tilde) or kept is None or not _comparable(kept, q_tilde, k_tilde, cfg):
+    if not compiled or learned(q_tilde, k_tilde) or kept is None or not _comparable(kept, q_tilde, k_tilde, cfg):
         return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
     same = (kept.landmarks == torch.stack([q_tilde, k_tilde])).all()
     if q_tilde.device.type != "cpu":
@@ -81,6 +91,13 @@ def in_graph(kept: Kept | None, q_tilde: Tensor, k_tilde: Tensor, cfg: Attention
         return inverse.clone(memory_format=torch.contiguous_format)
 
     return Fixed(q_tilde, k_tilde, torch.cond(same, as_kept, again, (q_tilde, k_tilde, kept.gamma_pinv)))
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """What `torch.func` transforms have wrapped: a branch may look at its values."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
 
 
 def _comparable(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:

@@ -10,6 +10,6 @@ def tracing() -> bool:
 
     What branches to save work takes the road that is right for any value instead.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
         return True
     return torch._C._functorch.peek_interpreter_stack() is not None

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 import nystream.state as states
 from nystream import times
-from nystream.layers.attention import MultiheadAttention
 from nystream.stream import inputs
 from nystream.stream.backends import NAMES, choose
 from nystream.stream.pool import StreamPool
 from nystream.testing import module as modules
-from nystream.testing.case import Case, prepared, reference_outputs
+from nystream.testing.case import Case, prepared
 
 
 class PoolModule:
@@ -340,19 +339,13 @@ def check_stream_pool(
     """
     model = copy.deepcopy(model).eval()
     wrapped = PoolModule(model, StreamPool(model, 4, backend))
-    reference = None
-    if isinstance(model, MultiheadAttention):
-        attn = model
-
-        def reference(x: Tensor) -> Tensor:
-            return reference_outputs(attn, x)
-
+    alone = prepared(model, None, tokens, seed, tolerance)
     with torch.no_grad():
-        case = prepared(wrapped, None, tokens, seed, tolerance, reference)
+        case = prepared(wrapped, None, tokens, seed, tolerance, alone.reference)
         for check in modules.CHECKS:
             if check not in NOT_FOR_POOLS:
                 check(case)
-        plain = PoolCase(model, backend, prepared(model, None, tokens, seed, tolerance))
+        plain = PoolCase(model, backend, alone)
         for promise in POOL_CHECKS:
             promise(plain)
 

@@ -1,14 +1,12 @@
 """Timing, the floor, and where a record comes from. No test here depends on how fast the machine is."""
 
 import gc
-import json
 import subprocess
 import sys
 
 import pytest
 import torch
 
-from nystream import provenance
 from nystream.lab.bench import floor, timing
 from nystream.lab.bench.sizes import ModelSizes, build_model
 from nystream.stream import StreamPool
@@ -71,23 +69,6 @@ def test_what_a_step_reads():
     what, packed = floor.weights(model, pool._backend)
     assert what == floor.PACKED
     assert packed == pool._backend.weight_bytes < held  # landmarks are folded into the queries and keys
-
-
-def test_a_record_says_where_it_comes_from(tmp_path, monkeypatch):
-    monkeypatch.setenv("GIT_COMMIT", "abc")
-    path = provenance.write(tmp_path / "a.json", "nystream bench", {"figure": 1.5})
-    found = json.loads(path.read_text())
-    assert (found["command"], found["commit"], found["figure"]) == ("nystream bench", "abc", 1.5)
-    assert {"cpu", "cores", "threads", "torch", "numba", "python", "system", "nystream"} == set(found["hardware"])
-
-
-def test_the_commit_is_that_of_the_package(tmp_path, monkeypatch):
-    monkeypatch.delenv("GIT_COMMIT", raising=False)
-    assert provenance.commit()
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / "version.py").touch()
-    monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
-    assert provenance.commit() == "unknown"  # somebody else's repository, in which it is installed
 
 
 def test_importing_nystream_brings_none_of_it():

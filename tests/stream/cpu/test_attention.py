@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
+from nystream import variants
 from nystream.ops.attention import reference
 from nystream.stream.cpu.alone import AttentionKernel
 from nystream.stream.cpu.attention import filled
 
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
 
 def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **options):

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
+from nystream import variants
 from nystream.stream.backends import numba as backend
 from nystream.stream.cpu import alone, pack
 
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 GUARD = 256  # bytes on either side: a panel and more
 MARK = 0xFF  # four of them are a NaN, so that what is read there by mistake is seen as well
 

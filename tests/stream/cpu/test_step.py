@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
+from nystream import variants
 from nystream.stream.backends.numba import SHARING, NumbaBackend
 
-SINGLE = tuple(v for v in ns.VARIANTS if v.endswith("-single"))
+SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
 
 def push(held, slot, x, outputs=5):
