@@ -276,7 +276,8 @@ def pool() -> str:
     return (
         f"*One step of a whole model (n = {size['window']}, d = {size['embed_dim']}, m = {size['landmarks']}) on one "
         f"CPU core: {us(ours)} in a nystream pool with fixed landmarks, {others}. With {crowd['streams']:,} streams, a "
-        f"pool on {record['hardware']['cores']} cores takes {crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens "
+        f"pool on {record['hardware']['cores']} cores takes "
+        f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens "
         f"per second. `nystream bench` measures it on your machine; see [Performance](docs/performance.md).*"
     )
 
