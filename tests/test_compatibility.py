@@ -3,6 +3,7 @@
 The files, and what was answered, are in `fixtures`; `fixtures/write.py` wrote them.
 """
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,16 @@ def test_there_are_files():
 def test_a_model(model, numbers):
     assert model.info.labels == ("a", "b", "c")
     same(model, model(numbers["x"][:, : model.config.window]), numbers["window"])
+
+
+def test_a_module_that_was_pickled_whole(folder, model, numbers):
+    module = torch.load(folder / "module.pt", weights_only=False)
+    for again in (module, copy.deepcopy(module)):
+        again.load_state_dict(model.state_dict())
+        same(model, again(numbers["x"][:, : model.config.window]), numbers["window"])
+    for attention in (block.attention for block in module.encoder.blocks if block.attention.config.fixed):
+        attention.q_tilde.data.neg_()
+        assert torch.equal(attention.gamma_pinv, copy.deepcopy(attention).gamma_pinv)
 
 
 def test_a_state(folder, model, numbers):

@@ -32,6 +32,6 @@ def trained(capsys, *arguments):
     assert main(["train", *SMALL, *arguments]) == 0
     out, err = capsys.readouterr()
     # Progress is reported after ten seconds, which a busy machine may take.
-    assert not [line for line in err.splitlines() if not line.startswith("nystream: training:")]
+    assert not [line for line in err.splitlines() if not line.startswith("training:")]
     assert "\x1b" not in out
     return out

@@ -69,7 +69,7 @@ def mean():
 
 
 def attention(**options):
-    return ns.AttentionConfig("co-mean-single", **{"embed_dim": 4, "num_heads": 2, "window": 4, **options})
+    return ns.AttentionConfig("co-mean-single", **{"embed_dim": 4, "num_heads": 2, "window": 3, **options})
 
 
 def model(dtype=torch.float64, **options):
@@ -106,8 +106,7 @@ def test_a_folder_whose_variant_is_not_registered(tmp_path):
 
 
 def test_the_pool(mean):
-    testing.check_stream_pool(model(), backend="torch")
-    testing.check_stream_pool(ns.MultiheadAttention(attention(), dtype=torch.float64), backend="torch")
+    testing.check_stream_pool(model(), backend="torch", tokens=9)
 
 
 def test_copies_and_pickles_know_the_record(mean):
@@ -130,7 +129,7 @@ def test_what_it_cannot_be_is_said(mean):
     with pytest.raises(ValueError, match=r"dropout=0\.1 cannot be honoured by 'co-mean-single'"):
         attention(dropout=0.1)
     with pytest.raises(ValueError, match="attn_mask= cannot be honoured by 'co-mean-single'"):
-        ns.MultiheadAttention(attention())(torch.zeros(1, 4, 4), attn_mask=torch.ones(4, 4, dtype=torch.bool))
+        ns.MultiheadAttention(attention())(torch.zeros(1, 3, 4), attn_mask=torch.ones(3, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match="'co-mean-single' is none that the package knows"):
         ns.compat.to_continual(ns.StreamEncoder(ns.EncoderConfig(attention=attention())))
     with pytest.raises(ValueError, match="'co-mean-single', but phase one trains continual landmarks"):
@@ -176,7 +175,7 @@ def test_without_a_reference_the_faces_are_compared_with_each_other():
     with testing.registered(ns.Variant(**{**MEAN, "reference": None})):
         attn = ns.MultiheadAttention(attention(), dtype=torch.float64)
         testing.check_stream_module(attn)
-        testing.check_stream_pool(attn, backend="torch")
+        testing.check_stream_pool(attn, backend="torch", tokens=9)
         with pytest.raises(ValueError, match="'co-mean-single' has no reference; register it with reference="):
             testing.reference_outputs(attn, torch.zeros(1, 3, 4))
 
@@ -184,7 +183,7 @@ def test_without_a_reference_the_faces_are_compared_with_each_other():
 def test_the_suite_finds_a_receptive_field_that_is_too_short():
     with testing.registered(**MEAN, receptive_field=lambda n, m: n - 1):
         attn = ns.MultiheadAttention(attention(), dtype=torch.float64)
-        with pytest.raises(AssertionError, match="no more than receptive_field=3 tokens"):
+        with pytest.raises(AssertionError, match="no more than receptive_field=2 tokens"):
             testing.check_stream_module(attn)
 
 

@@ -27,7 +27,7 @@ class Factors(NamedTuple):
     delta: Tensor  # [B, H, m, n]
 
 
-def _keep_again(module: MultiheadAttention, _: Any) -> None:
+def _derive_again(module: MultiheadAttention, _: Any) -> None:  # by this name in pickles of version 0.1 too
     module._keep()
 
 
@@ -80,7 +80,7 @@ class MultiheadAttention(nn.Module):
             self.register_buffer("k_tilde", empty.clone())
             # Renewed where it is known that landmarks change, so that a traced graph finds it; used only if it belongs.
             self._keep()
-            self.register_load_state_dict_post_hook(_keep_again)  # type: ignore[no-untyped-call]
+            self.register_load_state_dict_post_hook(_derive_again)  # type: ignore[no-untyped-call]
 
     def forward(
         self,
