@@ -60,7 +60,7 @@ def measured() -> str:
             f"- An in-place step of `co-fixed-single` at n = 16,384 takes ×{window['ratio']:.2f} the time it takes at "
             f"n = 128 ({times['16384']:.0f} and {times['128']:.0f} µs; d = {window['d']}, {window['heads']} heads, "
             f"m = {window['m']}).\n- The slowest phase of its window takes ×{spread:.2f} the median one.\n"
-            f"- `steps` over 4,096 tokens is so many times faster than a loop over `step(inplace=True)`:",
+            f"- The speed-up of `steps` over 4,096 tokens, compared with a loop over `step(inplace=True)`:",
             table(["variant", "n/d/heads/m", f"{cores} threads", "1 thread"], rows),
             f"The contract suite also passes on an {device['device']} (`{device['command']}`).",
         ]
@@ -129,7 +129,7 @@ def landmarks() -> str:
     return (
         f"A sample of {record['tokens']:,} tokens, {record['heads']} heads of width {record['head_dim']}, "
         f"m = {record['m']} ({source(record)}): {record['seconds']:.0f} s, of which clustering "
-        f"{few['cluster_seconds']:.0f} s. Fed with {many['batches']:,} batches instead of {few['batches']:,}, it takes "
+        f"{few['cluster_seconds']:.0f} s. With {many['batches']:,} batches instead of {few['batches']:,}, it uses "
         f"{many['peak_extra_megabytes']:.0f} MB of memory instead of {few['peak_extra_megabytes']:.0f}."
     )
 
@@ -137,7 +137,7 @@ def landmarks() -> str:
 def deep() -> str:
     record = results("deep")
     times, windows = record["depth"]["microseconds"], record["window"]
-    rows = [["µs a step", *(f"{t:,.0f}" for t in times.values())]]
+    rows = [["µs per step", *(f"{t:,.0f}" for t in times.values())]]
     head = [f"blocks, n = {record['depth']['window']:,}", *times]
     line = record["depth"]["largest_deviation_from_a_line"]
     return "\n\n".join(
@@ -145,9 +145,9 @@ def deep() -> str:
             f"Whole models of `co-fixed-single` blocks, d = {record['d']}, {record['heads']} heads, m = {record['m']}, "
             f"in eager PyTorch ({source(record)}):",
             table(head, rows),
-            f"That is a line to within {line:.0%}. With {windows['layers']} blocks a step at n = 16,384 takes "
-            f'×{windows["ratio"]:.2f} the time that it takes at n = 128; `stack="paper"` takes '
-            f"×{record['paper_over_deep']:.1f} at n = 128.",
+            f"The time is linear in the number of blocks to within {line:.0%}. With {windows['layers']} blocks, a step "
+            f'at n = 16,384 takes ×{windows["ratio"]:.2f} the time of a step at n = 128. At n = 128, `stack="paper"` '
+            f"takes ×{record['paper_over_deep']:.1f} the time.",
         ]
     )
 
@@ -276,9 +276,8 @@ def pool() -> str:
     return (
         f"*One step of a whole model (n = {size['window']}, d = {size['embed_dim']}, m = {size['landmarks']}) on one "
         f"CPU core: {us(ours)} in a nystream pool with fixed landmarks, {others}. With {crowd['streams']:,} streams, a "
-        f"pool on {record['hardware']['cores']} cores takes "
-        f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens "
-        f"per second. `nystream bench` measures it on your machine; see [Performance](docs/performance.md).*"
+        f"pool on {record['hardware']['cores']} cores takes {crowd['push_many_steps_per_second'] / 1e3:,.0f},000 "
+        f"tokens per second. `nystream bench` measures it on your machine; see [Performance](docs/performance.md).*"
     )
 
 
@@ -332,16 +331,16 @@ def bench() -> str:
     commit = record["commit"][:7]
     return "\n\n".join(
         [
-            f"{source(record)}, numba {record['hardware']['numba']}, {commit}. Every contender is checked first, then "
-            "they take turns; one thread, but for many streams at once.",
-            "Attention alone, q, k and v given:",
-            table(["n/d/heads/m", "", "median", "p99", "a stream"], attention),
+            f"{source(record)}, numba {record['hardware']['numba']}, {commit}. All contenders are first checked "
+            "against each other, then timed in turn, on one thread except for many streams.",
+            "Attention alone, with q, k and v given:",
+            table(["n/d/heads/m", "", "median", "p99", "per stream"], attention),
             "Whole models (input projection, positions, norms, attention, feed-forward, head):",
-            table(["blocks", "", "median", "p99", "a stream"], models),
-            f"Stream-steps a second, {record['streams']['threads']} threads:",
+            table(["blocks", "", "median", "p99", "per stream"], models),
+            f"Tokens per second of all streams together, {record['streams']['threads']} threads:",
             table(["streams", "`push`, one by one", "`push_many`", "torch, one batch"], streams),
-            "What is promised, and what this run found:",
-            table(["", "found", "promised", ""], targets),
+            "Targets, and what this run measured:",
+            table(["", "measured", "target", ""], targets),
         ]
     )
 

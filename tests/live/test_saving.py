@@ -135,7 +135,7 @@ def test_files_that_are_no_sessions(session, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"position": "{}"}, {"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}]
+    "changed", [{"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}]
 )
 def test_a_forged_header_is_refused(session, changed):
     blob = saving.dump(session, PLACE)
