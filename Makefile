@@ -7,12 +7,19 @@ JOBS ?= 2
 # Those that train need the data sets, and hours without a GPU: they are run by themselves.
 BENCHMARKS := $(filter-out benchmarks/many.py, $(wildcard benchmarks/[!_]*.py))
 
+# What matters most, in files that take seconds: the contract at one size, the reference, states, pools, models, errors
+# and the command.
+QUICK := tests/config tests/contract/test_attention.py tests/ops/test_reference.py tests/ops/test_against_reference.py \
+	tests/layers/test_faces.py tests/models/test_stream_model.py tests/models/test_pretrained.py tests/costs/test_flops.py \
+	tests/stream/test_pool.py tests/stream/test_refusals.py tests/test_state.py tests/test_compatibility.py \
+	tests/train/test_loop.py tests/cli/test_main.py tests/cli/test_help.py
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types unit docs demo bench docs-figures clean
+.PHONY: help setup test quick test-deploy lint types unit docs demo bench docs-figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +32,14 @@ $(STAMP): pyproject.toml constraints.txt
 
 setup: $(STAMP) ## create .venv and install nystream and all its tools
 
-test: lint types unit docs ## run every check: lint, types, tests, documentation
+test: lint types unit docs ## lint, types, tests, documentation; all but test-deploy
+
+quick: lint types $(STAMP) ## lint, types and the tests that matter most
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not grid and not deploy' $(QUICK)
+
+# One after the other: each starts processes of its own.
+test-deploy: $(STAMP) ## tests that need a cluster, several processes or an installed wheel
+	$(BIN)/pytest -m deploy
 
 lint: $(STAMP) ## ruff (rules and format) and the import layers
 	$(BIN)/ruff check .
@@ -36,7 +50,7 @@ types: $(STAMP) ## mypy
 	$(BIN)/mypy
 
 unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not deploy'
 
 # The variable silences a notice of the theme about the future of mkdocs. No --quiet: it would pass over warnings.
 docs: $(STAMP) ## build the documentation into site/; a warning is an error

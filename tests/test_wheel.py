@@ -10,6 +10,7 @@ import pytest
 
 import nystream
 
+pytestmark = pytest.mark.deploy
 pytest.importorskip("build")
 pytest.importorskip("hatchling")
 

@@ -252,6 +252,7 @@ def test_a_cluster_that_is_not_there(reproduce, capsys):
     assert "ray='127.0.0.1:1' cannot be reached" in capsys.readouterr().err
 
 
+@pytest.mark.deploy
 def test_on_a_cluster_of_this_machine(data, tmp_path):
     pytest.importorskip("ray")
     whole = small.write(tmp_path / "data", tokens=120, width=4)  # the real models: a worker knows no small ones

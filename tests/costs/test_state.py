@@ -1,17 +1,22 @@
 """The memory of a stream is what the documented formula says, to the byte."""
 
+import itertools
+
 import pytest
 import torch
 
 import nystream as ns
 from nystream import variants
 
+# (window, landmarks, update_size)
+SIZES = ((1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1))
+DTYPES = (torch.float32, torch.bfloat16, torch.float64)
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize(("window", "landmarks", "update_size"), [(1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1)])
+
 @pytest.mark.parametrize("variant", ns.VARIANTS)
-def test_bytes_of_a_state(variant, window, landmarks, update_size, dtype):
-    for sums in variants.get(variant).forms:
+def test_bytes_of_a_state(variant):
+    grid = itertools.product(SIZES, DTYPES, variants.get(variant).forms)
+    for (window, landmarks, update_size), dtype, sums in grid:
         cfg = ns.AttentionConfig(variant, 24, 4, window, landmarks, update_size=update_size, sums=sums)
         attn = ns.MultiheadAttention(cfg, dtype=dtype)
         expected = ns.costs.state_bytes(
@@ -25,8 +30,8 @@ def test_bytes_of_a_state(variant, window, landmarks, update_size, dtype):
             token_bytes=dtype.itemsize,
             sum_bytes=max(dtype.itemsize, 4),
         )
-        assert ns.state.nbytes(attn.init_state(1)) == expected
-        assert ns.state.nbytes(attn.init_state(3)) == 3 * expected
+        assert ns.state.nbytes(attn.init_state(1)) == expected, (cfg, dtype)
+        assert ns.state.nbytes(attn.init_state(3)) == 3 * expected, (cfg, dtype)
 
 
 def test_memory_grows_with_the_window_though_work_does_not():
@@ -35,18 +40,16 @@ def test_memory_grows_with_the_window_though_work_does_not():
     assert ns.costs.flops("co-fixed-single", 1024, 512, 16) == ns.costs.flops("co-fixed-single", 16384, 512, 16)
 
 
-@pytest.mark.parametrize(("window", "landmarks", "update_size"), [(1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1)])
 @pytest.mark.parametrize(("width", "heads"), [(192, 16), (24, 4), (24, 3), (30, 6), (7, 1)])
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if variants.get(v).single])
-def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads, window, landmarks, update_size):
-    cfg = ns.AttentionConfig(variant, width, heads, window, landmarks, update_size=update_size)
-    attn = ns.MultiheadAttention(cfg)
-    if cfg.fixed:
-        attn.set_landmarks(*torch.randn(2, heads, landmarks, width // heads))
-    pool = ns.StreamPool(attn, 1, "numba")
-    assert pool.bytes_per_stream == ns.costs.pool_bytes(
-        variant, window, width, landmarks, heads, update_size=update_size
-    )
+def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads):
+    for window, landmarks, update_size in SIZES:
+        cfg = ns.AttentionConfig(variant, width, heads, window, landmarks, update_size=update_size)
+        attn = ns.MultiheadAttention(cfg)
+        if cfg.fixed:
+            attn.set_landmarks(*torch.randn(2, heads, landmarks, width // heads))
+        expected = ns.costs.pool_bytes(variant, window, width, landmarks, heads, update_size=update_size)
+        assert ns.StreamPool(attn, 1, "numba").bytes_per_stream == expected, cfg
 
 
 def test_a_compiled_pool_keeps_what_the_formula_says():

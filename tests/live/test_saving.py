@@ -134,9 +134,7 @@ def test_files_that_are_no_sessions(session, tmp_path):
         saving.load(path, session)
 
 
-@pytest.mark.parametrize(
-    "changed", [{"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}]
-)
+@pytest.mark.parametrize("changed", [{"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}])
 def test_a_forged_header_is_refused(session, changed):
     blob = saving.dump(session, PLACE)
     said = {name: text for name, text in (states.metadata(blob) | changed).items() if text is not None}

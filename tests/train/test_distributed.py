@@ -15,7 +15,10 @@ import nystream as ns
 SCRIPT = Path(__file__).parent / "run_fit.py"
 
 
-pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo")
+pytestmark = [
+    pytest.mark.deploy,
+    pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo"),
+]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

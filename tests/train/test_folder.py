@@ -69,6 +69,7 @@ def test_a_killed_process_keeps_nobody_out(training, tmp_path):
 
 
 @pytest.mark.skipif(not dist.is_gloo_available(), reason="this build of torch has no gloo")
+@pytest.mark.deploy
 def test_the_processes_of_torchrun_are_one_run_among_others(training, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}

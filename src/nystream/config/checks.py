@@ -13,19 +13,16 @@ LARGEST = 2**63 - 1  # integer that a tensor can hold
 LARGEST_SIZE = 2**31 - 1
 
 
-def positive_int(name: str, value: object) -> None:
+def positive_int(name: str, value: object, most: int = LARGEST) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an integer, got {type(value).__name__}")
-    if not 1 <= value <= LARGEST:
-        bound = "at least 1" if value < 1 else f"at most {LARGEST}"
-        raise ValueError(f"{name}={value} must be {bound}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name}={value} must be {'at least 1' if value < 1 else f'at most {most}'}")
 
 
 def size(name: str, value: object, most: int = LARGEST_SIZE) -> None:
     """A count of something that takes memory: refused here by name, before an allocator refuses it without one."""
-    positive_int(name, value)
-    if isinstance(value, int) and value > most:
-        raise ValueError(f"{name}={value} must be at most {most}")
+    positive_int(name, value, most)
 
 
 def number(name: str, value: object) -> None:

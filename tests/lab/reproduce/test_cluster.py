@@ -92,6 +92,7 @@ def _disconnected():
     assert print is BUILTIN  # Ray would put one of its own there
 
 
+@pytest.mark.deploy
 def test_one_that_fails_takes_no_other_with_it(cluster, tmp_path):
     commands = ["a1", "raises2", "dies3", "broken4", "a5", "a6"]
     said = []
@@ -110,6 +111,7 @@ def test_one_that_fails_takes_no_other_with_it(cluster, tmp_path):
         assert outcome.record is None or (outcome.record["pid"], outcome.record["threads"]) != (os.getpid(), "0")
 
 
+@pytest.mark.deploy
 def test_outcomes_come_as_they_end(cluster, tmp_path):
     found = on_ray(jobs(tmp_path, "sleeps1", "a2"), cluster)
     job, outcome = next(found)
@@ -118,6 +120,7 @@ def test_outcomes_come_as_they_end(cluster, tmp_path):
     found.close()
 
 
+@pytest.mark.deploy
 def test_whoever_stops_it_stops_what_is_under_way(cluster, tmp_path):
     def say(outcome):
         while not (tmp_path / "sleeps2").exists():
@@ -132,6 +135,7 @@ def test_whoever_stops_it_stops_what_is_under_way(cluster, tmp_path):
     assert not (tmp_path / "b4").exists()
 
 
+@pytest.mark.deploy
 def test_a_connection_that_is_there_is_used_and_kept(cluster, tmp_path):
     ray.init(cluster, log_to_driver=False)
     try:
@@ -145,6 +149,7 @@ def test_a_connection_that_is_there_is_used_and_kept(cluster, tmp_path):
         ray.shutdown()
 
 
+@pytest.mark.deploy
 def test_what_the_cluster_has_not_is_refused(cluster, tmp_path):
     for options, named in (
         ({"device": "cuda"}, "device='cuda' takes 1 GPUs a cell, but the Ray cluster has 0 GPUs in all"),
@@ -190,6 +195,7 @@ def test_nobody_waits_where_another_could_work():
     assert _may_start(made["learned"], [made["fixed"]], _trainings(made["fixed"]))  # the first phase is there
 
 
+@pytest.mark.deploy
 def test_a_cluster_of_its_own_is_started_and_ended(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     found = on_ray(jobs(tmp_path, "a1", "raises2"), "local")
@@ -198,6 +204,7 @@ def test_a_cluster_of_its_own_is_started_and_ended(tmp_path, monkeypatch):
     assert not ray.is_initialized()
 
 
+@pytest.mark.deploy
 def test_an_address_where_nobody_is(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
