@@ -226,3 +226,12 @@ def test_a_folder_that_was_made_in_vain_is_removed(tmp_path):
     with files.alone_in(tmp_path / "mine"):
         pass
     assert names(tmp_path) == ["mine"]
+
+
+def test_what_a_killed_process_left_is_removed_when_the_folder_is_used_again(tmp_path):
+    left = tmp_path / "run" / "model" / "weights.0123abcd.partial"
+    left.mkdir(parents=True)
+    (left / ".tmp1").write_text("half")
+    with files.working_folder(tmp_path / "run" / "scores.json") as ours, files.alone_in(tmp_path / "run"):
+        assert not left.exists()
+        assert ours.exists()  # its writer lives

@@ -85,14 +85,8 @@ def sweep(path: Path) -> None:
         return
     for partial in list(path.parent.iterdir()):
         match = PARTIAL.fullmatch(partial.name)
-        if match is None or match[1] != path.name:
-            continue
-        if partial.is_dir():
-            with _locked(partial) as ours:
-                if ours or (ours is None and _abandoned(partial)):
-                    shutil.rmtree(partial, ignore_errors=True)
-        elif _abandoned(partial):  # versions up to 0.1 wrote plain files, without a lock
-            partial.unlink(missing_ok=True)
+        if match is not None and match[1] == path.name:
+            _discard(partial)
 
 
 def is_remnant(path: Path) -> bool:
@@ -104,8 +98,8 @@ def is_remnant(path: Path) -> bool:
 def alone_in(folder: Path) -> Iterator[None]:
     """Keep other processes out of a folder, which is made if need be; one that comes second gets an error at once.
 
-    The lock is the system's and ends with the process: one that was killed keeps nobody out. A folder that was made
-    here and has nothing in it in the end is removed.
+    The lock is the system's and ends with the process: one that was killed keeps nobody out, and what it left
+    half-written is removed. A folder that was made here and has nothing in it in the end is removed.
     """
     from filelock import FileLock, Timeout
 
@@ -122,6 +116,9 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # a locked file cannot be written on some systems; it is there for the message only
             path.write_text(f"{os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
+        for partial in list(folder.rglob("*.partial")):  # of any file: this is the start of whatever wrote them
+            if is_remnant(partial):
+                _discard(partial)
         yield
     finally:
         with suppress(OSError):  # nor removed
@@ -170,6 +167,16 @@ def _lock(opened: int, folder: Path) -> bool | None:
     except (ImportError, OSError):
         return None
     return folder.is_dir()  # else it was removed between opening and locking
+
+
+def _discard(partial: Path) -> None:
+    """Remove a partial file, unless a live process is writing it."""
+    if partial.is_dir():
+        with _locked(partial) as ours:
+            if ours or (ours is None and _abandoned(partial)):
+                shutil.rmtree(partial, ignore_errors=True)
+    elif _abandoned(partial):  # versions up to 0.1 wrote plain files, without a lock
+        partial.unlink(missing_ok=True)
 
 
 def _abandoned(partial: Path) -> bool:

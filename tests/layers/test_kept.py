@@ -253,3 +253,11 @@ def test_gradients_of_the_keys_landmarks_alone():
     for attn in (both, alone):
         attn(TOKENS[:, :12]).square().sum().backward()
     torch.testing.assert_close(alone.k_tilde.grad, both.k_tilde.grad)
+
+
+def test_landmarks_that_are_parametrized_cannot_be_set():
+    attn = attention(learn=True)
+    torch.nn.utils.parametrize.register_parametrization(attn, "q_tilde", torch.nn.Tanh())
+    assert error(attn) < 1e-6
+    with pytest.raises(ValueError, match="parametrized, so they cannot be set"):
+        attn.set_landmarks(*landmarks(1))

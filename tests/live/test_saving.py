@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+import nystream.state as states
 from nystream.live import saving
 from nystream.live.saving import Position
 from nystream.live.session import Session
@@ -130,3 +132,18 @@ def test_files_that_are_no_sessions(session, tmp_path):
     path.write_bytes(session.snapshot()[0])
     with pytest.raises(ValueError, match="not a saved session"):
         saving.load(path, session)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}]
+)
+def test_a_forged_header_is_refused(session, changed):
+    blob = saving.dump(session, PLACE)
+    said = {name: text for name, text in (states.metadata(blob) | changed).items() if text is not None}
+    said.pop("checksum")
+    stream = load_tensors(blob)["stream"]
+    forged = save_tensors({"stream": stream}, said | {"checksum": saving._checksum(stream, said)})
+    before = session.snapshot()
+    with pytest.raises(ValueError, match="its header is not that of a saved session"):
+        saving.restore(forged, session)
+    assert session.snapshot() == before

@@ -154,7 +154,7 @@ def test_offsets_are_integers(model, offset, error, words):
 
 @pytest.mark.parametrize("batch_size", [0, -1, 2.0, None, True])
 def test_a_batch_has_at_least_one_row(module, batch_size):
-    words = (f"batch_size={batch_size!r}", "integer of at least 1")
+    words = (f"batch_size={batch_size!r}", "integer from 1 to")
     refused(lambda: module[0].init_state(batch_size), ValueError, *words)
 
 

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 import nystream.state as states
 from nystream.config import AttentionConfig
+from nystream.config.checks import LARGEST_SIZE
 from nystream.layers import checks, kept
 from nystream.layers.kept import Kept
 from nystream.ops.attention import nystrom, nystrom_fixed
@@ -126,8 +128,8 @@ class MultiheadAttention(nn.Module):
 
     def init_state(self, batch_size: int = 1) -> Any:
         """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"batch_size={batch_size!r} must be an integer of at least 1")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= LARGEST_SIZE:
+            raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {LARGEST_SIZE}")
         weight = self.q_proj.weight
         self._like()  # made here, so that a traced step finds it
         with _full_precision(weight):
@@ -236,6 +238,8 @@ class MultiheadAttention(nn.Module):
         cfg = self.config
         if not cfg.fixed:
             raise ValueError(f"variant {cfg.variant!r} has no fixed landmarks to set; the fixed variants have")
+        if is_parametrized(self):
+            raise ValueError("the landmarks are parametrized, so they cannot be set; remove the parametrization first")
         shape = (cfg.num_heads, cfg.m, cfg.head_dim)
         for name, landmarks in (("q_tilde", q_tilde), ("k_tilde", k_tilde)):
             checks.tensor(name, landmarks)
@@ -355,7 +359,7 @@ class MultiheadAttention(nn.Module):
     def _refuse_landmarks(self) -> NoReturn:
         raise RuntimeError(
             f"variant {self.config.variant!r} has no landmarks yet, or landmarks that are not finite; "
-            f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first"
+            f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first, outside of torch.compile"
         )
 
     @property

@@ -41,6 +41,7 @@ def load(path: Path, session: Session) -> Position:
     """Put a session to where it was saved. A file of another model, or a damaged one, changes nothing."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, but a session is a file")
+    files.sweep(path)
     try:
         return restore(path.read_bytes(), session)
     except FileNotFoundError as error:
@@ -83,9 +84,13 @@ def restore(blob: bytes, session: Session) -> Position:
     given = said.pop("checksum", None)
     if set(tensors) != {"stream"} or given != _checksum(tensors["stream"], said):
         raise ValueError("its contents are not those that were saved; the file is damaged")
-    _check_info(json.loads(said["info"]), session)
-    position = Position(**json.loads(said["position"]))
-    session.restore(tensors["stream"].tobytes(), json.loads(said["memory"]))
+    try:
+        info, memory = dict(json.loads(said["info"])), json.loads(said["memory"])
+        position = Position(**json.loads(said["position"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"its header is not that of a saved session: {error!r:.100}") from error
+    _check_info(info, session)
+    session.restore(tensors["stream"].tobytes(), memory)
     return position
 
 
