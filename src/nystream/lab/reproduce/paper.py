@@ -61,7 +61,6 @@ class ResultTable(NamedTuple):
         str, ...
     ]  # the pre-training of the features, where the paper has several; ours compares with the first
     data: str
-    short: str  # how the data differ, in a line
     differs: tuple[str, ...]
 
 
@@ -72,7 +71,6 @@ TASKS: Mapping[str, ResultTable] = {
         ("accuracy",),
         ("",),
         "1000 tracks of 30 s, ten genres, 120 tokens a track. The paper's protocol is 5 splits × 5 seeds.",
-        "YAMNet tokens where the paper has VGGish's, and copies of a track kept together in the splits.",
         (
             "Tokens are YAMNet embeddings, reduced to 128 numbers by a PCA and held as bytes; the paper's are "
             "VGGish's. Both see about a second and come every 0.25 s. The PCA, which knows no labels, saw half of the "
@@ -89,7 +87,6 @@ TASKS: Mapping[str, ResultTable] = {
         ("Kinetics-400", "ActivityNet"),
         "188 training and 200 test videos, 20 actions, scored on every token but the ambiguous ones. The paper's "
         "protocol is 5 models × 5 seeds of data.",
-        "I3D tokens of 0.64 s where the paper has TSN features at 5 Hz.",
         (
             "Tokens are two-stream I3D features of 0.64 s, reduced to 256 numbers by a PCA and held as bytes; the "
             "paper's are features of a Temporal Segment Network, five a second. So 64 tokens are 41 s here and 13 s "
@@ -104,7 +101,6 @@ TASKS: Mapping[str, ResultTable] = {
         ("",),
         "Demand of 117 areas of the United States, hourly, 2020 to 2024 (EIA-930); the first 80 % to learn from, 10 % "
         "to choose by, the last 10 % to score.",
-        "another series, 117 areas by the hour, where the paper has 370 customers every 15 minutes.",
         (
             "The series is another one: 117 areas by the hour, where the paper has 370 customers in Portugal every 15 "
             "minutes (UCI ElectricityLoadDiagrams). An hour ahead is one step here and four there. The two columns do "
