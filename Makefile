@@ -35,7 +35,7 @@ setup: $(STAMP) ## create .venv and install nystream and all its tools
 test: lint types unit docs ## lint, types, tests, documentation; all but test-deploy
 
 quick: lint types $(STAMP) ## lint, types and the tests that matter most
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not grid and not deploy' $(QUICK)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow and not deploy' $(QUICK)
 
 # One after the other: each starts processes of its own.
 test-deploy: $(STAMP) ## tests that need a cluster, several processes or an installed wheel

@@ -19,10 +19,14 @@ def build(variant, window, landmarks, dtype=torch.float64, **options):
 
 FORMS = [(v, s) for v in ns.VARIANTS for s in variants.get(v).forms if s != "auto"] + [("co-full-retro", "auto")]
 
+# (window, landmarks, update_size): one token, segments of two sizes, of one size, of one token, and longer ones.
+SIZES = ((1, 1, 1), (7, 3, 1), (12, 4, 1), (8, 8, 2), (20, 4, 1))
+
 
 @pytest.mark.parametrize(("variant", "sums"), FORMS)
 @pytest.mark.parametrize(
-    ("window", "landmarks", "update_size"), [(1, 1, 1), (7, 3, 1), (12, 4, 1), (12, 5, 3), (8, 8, 2), (30, 4, 1)]
+    ("window", "landmarks", "update_size"),
+    [(12, 5, 3), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in SIZES)],
 )
 def test_every_form(variant, sums, window, landmarks, update_size):
     testing.check_stream_module(build(variant, window, landmarks, sums=sums, update_size=update_size))
@@ -35,6 +39,7 @@ def test_every_inverse(variant, pinv):
 
 
 # In float32: solved or iterated there, these would be off by far more than the tolerance, or raise.
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"pinv": "ridge", "pinv_ridge": 1e-4}, {"pinv": "newton", "pinv_iters": 14}])
 @pytest.mark.parametrize("variant", ["nystrom", "co-cont-single", "co-cont-retro"])
 def test_inverses_that_amplify(variant, options):
@@ -48,6 +53,7 @@ def test_landmarks_that_are_learned(variant):
     testing.check_stream_module(attn, gradients=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_every_dtype(variant, dtype):
@@ -55,11 +61,13 @@ def test_every_dtype(variant, dtype):
     testing.check_stream_module(build(variant, 12, 3, dtype), gradients=dtype == torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single"])
 def test_a_window_of_many_segments(variant):
     testing.check_stream_module(build(variant, 101, 7, sums="partials"), tokens=330, gradients=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
 def test_pieces_that_take_turns(variant, monkeypatch):
     # Long pieces form their intermediate numbers some at a time; here, as few as can be.

@@ -151,6 +151,7 @@ def test_a_run_that_was_stopped_goes_on_exactly(tiny, windows, streams, tmp_path
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_killed_process_goes_on_exactly(tiny, windows, tmp_path):
     def start(folder):
         return subprocess.Popen([sys.executable, SCRIPT, folder], env={**os.environ, "OMP_NUM_THREADS": "1"})

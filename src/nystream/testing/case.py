@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -106,6 +107,23 @@ class Case:
             y, state = self.module.step(self.group(x, t), state, **({"inplace": True} if inplace else {}))
             outs.append(y[:, None] if not self.per_token or y.dim() == 2 else y)
         return torch.cat(outs, 1), state
+
+    @property
+    def middle(self) -> int:
+        """A time at which the window is full and has moved on by a step."""
+        return (self.n // self.r + 1) * self.r
+
+    @cached_property
+    def streamed(self) -> tuple[Tensor, Any]:
+        """The outputs of every step over x from a new state, and the state at `middle`; what most checks start from."""
+        first, state = self.stream(self.x[:, : self.middle], self.module.init_state(self.x.shape[0]))
+        rest, _ = self.stream(self.x[:, self.middle :], state)
+        return torch.cat([first, rest], 1), state
+
+    def outputs(self, start: int = 0, end: int | None = None) -> Tensor:
+        """Those of the steps over the tokens start to end of x."""
+        per = 1 if self.per_token else self.r
+        return self.streamed[0][:, start // per : None if end is None else end // per]
 
     def last(self, outputs: Tensor, tokens: int) -> Tensor:
         """Of the outputs of a stream, those that `steps` returns for its last `tokens` tokens."""

@@ -26,17 +26,15 @@ def check_step_is_reference(case: Case) -> None:
     """`step` gives what the reference gives, where there is one."""
     if case.reference is None:
         return
-    outputs, _ = case.stream(case.x, case.module.init_state(case.x.shape[0]))
-    case.same(outputs, case.reference(case.x), "step gives what the reference gives")
+    case.same(case.outputs(), case.reference(case.x), "step gives what the reference gives")
 
 
 def check_forward_is_step(case: Case) -> None:
     """Over the first window, full or not, `forward` is the last step."""
     lengths = sorted({case.r, max(case.n // 2 // case.r, 1) * case.r, case.n})
     for length in lengths:
-        outputs, _ = case.stream(case.x[:, :length], case.module.init_state(case.x.shape[0]))
         forward = case.module(case.x[:, :length])
-        expected = case.last(outputs, case.r)
+        expected = case.last(case.outputs(end=length), case.r)
         if forward.dim() == 2:
             expected = expected[:, -1]
         case.same(forward, expected, f"forward over {length} tokens is the step after them")
@@ -44,7 +42,6 @@ def check_forward_is_step(case: Case) -> None:
 
 def check_any_chunking(case: Case) -> None:
     """However a stream is cut into steps and pieces, the outputs and what follows are the same."""
-    expected, _ = case.stream(case.x, case.module.init_state(case.x.shape[0]))
     r, total = case.r, case.x.shape[1]
     groups = total // r
     for cuts in ([], [1], [groups // 3, groups // 3 + 1, 2 * groups // 3], list(range(0, groups, max(groups // 7, 1)))):
@@ -57,9 +54,7 @@ def check_any_chunking(case: Case) -> None:
                 out = case.last(out, piece.shape[1])
             else:
                 out, state = case.module.steps(piece, state)
-            case.same(
-                out, case.last(expected[:, : b * (r if case.per_token else 1)], piece.shape[1]), f"chunks {edges}"
-            )
+            case.same(out, case.last(case.outputs(end=b * r), piece.shape[1]), f"chunks {edges}")
 
 
 def check_receptive_field(case: Case) -> None:
@@ -71,11 +66,12 @@ def check_receptive_field(case: Case) -> None:
     changed = case.x.clone()
     changed[:, : case.r] = case.x[:, -case.r :]
     later = -(-(reach + case.r) // case.r) - 1  # steps whose outputs may depend on what was changed
-    one, other = (
-        case.stream(x, case.module.init_state(x.shape[0]))[0][:, later * (case.r if case.per_token else 1) :]
-        for x in (changed, case.x)
+    outputs, _ = case.stream(changed, case.module.init_state(changed.shape[0]))
+    case.same(
+        outputs[:, later * (case.r if case.per_token else 1) :],
+        case.outputs(later * case.r),
+        f"outputs depend on no more than receptive_field={reach} tokens",
     )
-    case.same(one, other, f"outputs depend on no more than receptive_field={reach} tokens")
 
 
 def check_rows_are_independent(case: Case) -> None:
@@ -99,7 +95,7 @@ def check_rows_are_independent(case: Case) -> None:
 def check_nan_stays_in_its_row(case: Case) -> None:
     """A row that holds a NaN leaves the others as they were."""
     x, state = case.x[:, : 2 * case.n], case.module.init_state(case.x.shape[0])
-    expected, _ = case.stream(x, state)
+    expected = case.outputs(end=x.shape[1])
     spoiled = x.clone()
     spoiled[1] = torch.nan
     case.same(case.stream(spoiled, state)[0][::2], expected[::2], "step: a NaN in one row")
@@ -110,7 +106,7 @@ def check_nan_stays_in_its_row(case: Case) -> None:
 def check_degenerate_rows(case: Case) -> None:
     """A row whose landmarks are all alike raises nothing, is right, and leaves the others as they were."""
     x, start = case.x[:, : 2 * case.n], case.module.init_state(case.x.shape[0])
-    beside, _ = case.stream(x, start)
+    beside = case.outputs(end=x.shape[1])
     first, second = x[1, :1], x[1, -1:]
     levels = (torch.arange(x.shape[1], device=x.device) // 2 % 2 == 0)[:, None]
     for what, row in {
@@ -158,15 +154,13 @@ def _write(module: Any, how: str) -> None:
 
 def check_step_is_pure(case: Case) -> None:
     """The old state still works after a step, and an in-place step gives the same numbers in the same memory."""
-    module, start = case.module, case.x[:, : (case.n // case.r + 1) * case.r]
-    rest = case.x[:, start.shape[1] :]
-    _, state = case.stream(start, module.init_state(case.x.shape[0]))
+    module, rest = case.module, case.x[:, case.middle :]
+    first, state = case.outputs(case.middle), case.streamed[1]
     kept = states.clone(state)
-    first, _ = case.stream(rest, state)
+    second, _ = case.stream(rest, state)
     module.steps(rest, state)
     for (name, leaf), (_, before) in zip(states.named_leaves(state), states.named_leaves(kept), strict=True):
         assert torch.equal(leaf.nan_to_num(), before.nan_to_num()), f"step and steps are pure: state.{name} has changed"
-    second, _ = case.stream(rest, state)
     assert torch.equal(first, second), "step is pure: the same state gives the same outputs again"
     places = [leaf.data_ptr() for _, leaf in states.named_leaves(kept)]
     third, used = case.stream(rest, kept, inplace=True)
@@ -177,11 +171,9 @@ def check_step_is_pure(case: Case) -> None:
 
 def check_reset(case: Case) -> None:
     """Some rows begin again; the others go on."""
-    module, half = case.module, case.x[:, : (case.n // case.r + 1) * case.r]
-    rest = case.x[:, half.shape[1] :]
-    _, state = case.stream(half, module.init_state(case.x.shape[0]))
-    out, _ = case.stream(rest, states.reset(state, [1], module.init_state(1)))
-    expected, _ = case.stream(rest, state)
+    module, rest = case.module, case.x[:, case.middle :]
+    out, _ = case.stream(rest, states.reset(case.streamed[1], [1], module.init_state(1)))
+    expected = case.outputs(case.middle)
     fresh, _ = case.stream(rest[1:2], module.init_state(1))
     case.same(out[1:2], fresh, "a row that was reset is as new")
     case.same(out[[0, 2]], expected[[0, 2]], "rows that were not reset go on")
@@ -189,16 +181,12 @@ def check_reset(case: Case) -> None:
 
 def check_save_and_resume(case: Case) -> None:
     """A state goes through a file in the middle of a segment, bit by bit."""
-    start = case.x[:, : (case.n // case.r + 1) * case.r]
-    rest = case.x[:, start.shape[1] :]
-    _, state = case.stream(start, case.module.init_state(case.x.shape[0]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state.safetensors"
-        states.save_state(path, state, case.module)
+        states.save_state(path, case.streamed[1], case.module)
         loaded = states.load_state(path, case.module)
-    expected, _ = case.stream(rest, state)
-    resumed, _ = case.stream(rest, loaded)
-    assert torch.equal(resumed, expected), "a state that was saved and loaded goes on exactly"
+    resumed, _ = case.stream(case.x[:, case.middle :], loaded)
+    assert torch.equal(resumed, case.outputs(case.middle)), "a state that was saved and loaded goes on exactly"
 
 
 def check_lengths_and_resets(case: Case) -> None:
@@ -208,6 +196,7 @@ def check_lengths_and_resets(case: Case) -> None:
     _, state = case.stream(x[:, :r], module.init_state(batch))
     lengths = torch.tensor([total - 2 * r, total // 2 // r * r, 0])[torch.arange(batch) % 3].clamp(min=0).to(x.device)
     out, after = module.steps(x, state, lengths=lengths)
+    ends = []
     for row, length in enumerate(lengths.tolist()):
         mine = states.select(state, row)
         expected, end = case.stream(x[row : row + 1, :length], mine) if length else (None, mine)
@@ -217,12 +206,16 @@ def check_lengths_and_resets(case: Case) -> None:
                 case.same(out[row : row + 1, :length], expected, "steps(lengths=): as a shorter stream")
         elif expected is not None:
             case.same(out[row : row + 1], expected[:, -1], "steps(lengths=): as a shorter stream")
-        case.same(
-            case.stream(x[row : row + 1, :total], states.select(after, row))[0],
-            case.stream(x[row : row + 1, :total], end)[0],
-            "steps(lengths=): the state after a shorter stream",
-        )
+        ends.append(end)
+    _same_state(case, after, states.stack(ends), "steps(lengths=): the state after a shorter stream")
     _check_resets(case, state)
+
+
+def _same_state(case: Case, state: Any, other: Any, promise: str) -> None:
+    """The same follows from both, which go on side by side: rows know nothing of each other."""
+    outputs, _ = case.stream(torch.cat([case.x, case.x]), states.stack([state, other]))
+    one, two = outputs.chunk(2)
+    case.same(one, two, promise)
 
 
 def _check_resets(case: Case, state: Any) -> None:
@@ -234,21 +227,15 @@ def _check_resets(case: Case, state: Any) -> None:
             for opening in openings[: row + 1]:
                 opens[row, min(opening, groups - 1) * r] = True
         out, after = module.steps(x, state, reset=opens)
-        for row in range(x.shape[0]):
-            edges = sorted({0, x.shape[1], *opens[row].nonzero()[:, 0].tolist()})
-            pieces, mine = [], states.select(state, row)
-            for a, b in pairwise(edges):
-                if bool(opens[row, a]):
-                    mine = module.init_state(1)
-                y, mine = case.stream(x[row : row + 1, a:b], mine)
-                pieces.append(y)
-            expected = case.last(torch.cat(pieces, 1), x.shape[1])
-            case.same(out[row : row + 1], expected, "steps(reset=): as separate streams")
-            case.same(
-                case.stream(x[row : row + 1], states.select(after, row))[0],
-                case.stream(x[row : row + 1], mine)[0],
-                "steps(reset=): the state after separate streams",
-            )
+        edges = sorted({0, x.shape[1], *opens.nonzero()[:, 1].tolist()})
+        pieces, end = [], state
+        for a, b in pairwise(edges):
+            # `check_reset` has seen that a row is as new, and no other has changed.
+            end = states.reset(end, opens[:, a], module.init_state(1))
+            y, end = case.stream(x[:, a:b], end)
+            pieces.append(y)
+        case.same(out, case.last(torch.cat(pieces, 1), x.shape[1]), "steps(reset=): as separate streams")
+        _same_state(case, after, end, "steps(reset=): the state after separate streams")
 
 
 def check_gradients(case: Case) -> None:

@@ -2,7 +2,7 @@
 
     ns.testing.check_stream_pool(model, backend="numba")
 
-Behind the face of a stream module a pool passes the suite of `module`, gradients and NaN aside. Then it keeps promises
+Behind the face of a stream module a pool passes the suite of `module`, but for `NOT_FOR_POOLS`. Then it keeps promises
 of its own: streams that know nothing of each other, refused input that leaves no trace, snapshots that go anywhere.
 """
 
@@ -311,9 +311,11 @@ POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
     check_the_pool_has_its_own_copy,
 )
 
-# A pool records no graph, refuses what is not finite, and has weights of its own.
+# A pool records no graph, refuses what is not finite, has weights of its own, and no `steps`: with lengths and resets,
+# the model's own would be compared with its own `step`, as `check_stream_module` does.
 NOT_FOR_POOLS = (
     modules.check_gradients,
+    modules.check_lengths_and_resets,
     modules.check_nan_stays_in_its_row,
     modules.check_weights_are_current,
 )
