@@ -111,7 +111,7 @@ def _chosen(args: list[str]) -> Callable[[], object]:
     if first == "--completion":
         return partial(_print, helps.COMPLETION) if asks & set(rest) else _completion(rest)
     if rest and first in {"--version", *asks}:
-        raise UsageError(f"{rest[0]!r} after {first} is one word too many")
+        raise UsageError(f"unexpected argument {rest[0]!r} after {first}")
     if first == "--version":
         return partial(_print, f"nystream {__version__}\n")
     if first in asks:

@@ -38,7 +38,7 @@ def explain(options: Sequence[Option], words: Iterable[str]) -> str:
             continue
         if plain or not _is_flag(word):
             if not places:
-                return f"{word!r} is one word too many"
+                return f"unexpected argument {word!r}"
             option, value = places.popleft(), word
         else:
             flag, equals, value = word.partition("=")

@@ -29,7 +29,7 @@ class CoContinual(Continual, CoModule):  # type: ignore[misc]
 
 
 class AlignedUnity(RetroactiveUnity):  # type: ignore[misc]
-    """The rows of the window beside retroactive attention, in step with it for ever.
+    """The rows of the window beside retroactive attention, in step with it at all times.
 
     The package's own ring has `delay + 1` places, but its index runs round `delay` of them: from token 2 n − 1 on,
     rows are added to the attention of others.

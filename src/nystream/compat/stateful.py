@@ -28,7 +28,7 @@ class Continual(nn.Module):
     together, they are its space: a step is [B, E, r], a sequence [B, E, T, r], and steps are counted, not tokens.
 
     The streams of a batch begin with the first step. States are kept without a graph: gradients reach back to the
-    beginning of a call, and a stream can run for ever with or without `torch.no_grad()`.
+    beginning of a call, and a stream can run indefinitely with or without `torch.no_grad()`.
     """
 
     stride = (1,)

@@ -1,4 +1,4 @@
-"""Multi-head attention with three faces that agree: `forward`, `step` and `steps`."""
+"""Multi-head attention with three methods that agree: `forward`, `step` and `steps`."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class MultiheadAttention(nn.Module):
             state: from `init_state`, `step` or `steps`. It stays as it was, unless `inplace`.
             key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
             inplace: write into `state` instead of a copy of it; use the returned one. No copy of the rings is made, and
-                no graph is recorded, so that a stream can run for ever.
+                no graph is recorded, so that a stream can run indefinitely.
 
         Returns:
             The output, shaped as `x` for single output and [B, n, E], oldest first, for the others; the new state.

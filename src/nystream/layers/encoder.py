@@ -1,4 +1,4 @@
-"""A stack of encoder blocks with the three faces of its attentions: `forward`, `step` and `steps`.
+"""A stack of encoder blocks with the three methods of its attentions: `forward`, `step` and `steps`.
 
 A *cascade* ("deep" stacks, and one block that returns its newest row) hands each block the newest rows of the one
 before it: every block streams over a window of its own, and a step costs O(d m) a block, whatever n.

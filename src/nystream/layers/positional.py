@@ -1,4 +1,4 @@
-"""Circular positions: token number t of a stream gets position (t − 1) mod P, for ever.
+"""Circular positions: token number t of a stream gets position (t − 1) mod P, however long it runs.
 
 A table of P rows is enough for a stream without end, and a token keeps the position it came with, so nothing that was
 computed for it need be computed again. The window is then some rotation of the table: a model that is to be streamed

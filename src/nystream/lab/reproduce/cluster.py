@@ -65,7 +65,7 @@ def _trainings(job: Job) -> set[Cell]:
 
 
 def _placed(job: Job, room: dict[str, float], gpus: float) -> tuple[Job, dict[str, float]]:
-    """The job on a device that the cluster has, and what it needs; what nobody has would be waited for for ever."""
+    """The job on a device that the cluster has, and what it needs; waiting for what nobody has would never end."""
     if job.device == "auto":
         job = dataclasses.replace(job, device="cuda" if room.get("GPU", 0) >= gpus else "cpu")
     elif job.device.startswith("cuda:"):  # a worker sees the GPU that it was given, and no other

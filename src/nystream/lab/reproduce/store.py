@@ -1,4 +1,4 @@
-"""Records on disk: one file a cell, written whole, so that a run that was killed goes on where it was."""
+"""Records on disk: one file a cell, written whole, so that a run that was killed can be resumed."""
 
 from __future__ import annotations
 

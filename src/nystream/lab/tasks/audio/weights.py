@@ -23,7 +23,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             "safetensors.torch.save_file(torch.load(path, weights_only=True), new_path)"
         )
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file; weights are not fetched, give the path of yours")
+        raise FileNotFoundError(f"{path} is not a file; weights are not downloaded, so give the path of your copy")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
