@@ -32,6 +32,8 @@ class Kept(NamedTuple):
     """Γ† and what it was computed from."""
 
     landmarks: Tensor  # [2, H, m, D] (q̃, k̃)
+    q_tilde: Tensor  # [H, m, D], a view of them: made once, because every step on the CPU compares with it
+    k_tilde: Tensor  # [H, m, D]
     config: AttentionConfig
     gamma_pinv: Tensor  # [H, m, m]
     finite: bool  # whether the landmarks are; they are NaN until they are set
@@ -43,7 +45,7 @@ def keep(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Kept:
     with torch.inference_mode(False), torch.no_grad():
         landmarks = torch.stack([q_tilde.detach(), k_tilde.detach()])
         q_copy, k_copy = landmarks
-        return Kept(landmarks, cfg, gamma_pinv(q_copy, k_copy, cfg), finite(q_copy, k_copy))
+        return Kept(landmarks, q_copy, k_copy, cfg, gamma_pinv(q_copy, k_copy, cfg), finite(q_copy, k_copy))
 
 
 def finite(q_tilde: Tensor, k_tilde: Tensor) -> bool:
@@ -55,7 +57,7 @@ def belongs(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) 
     if not _comparable(kept, q_tilde, k_tilde, cfg):
         return False
     if q_tilde.device.type == "cpu":
-        return all(torch.equal(copy, x) for copy, x in zip(kept.landmarks, (q_tilde, k_tilde), strict=True))
+        return torch.equal(kept.q_tilde, q_tilde) and torch.equal(kept.k_tilde, k_tilde)
     if q_tilde.is_cuda and torch.cuda.is_current_stream_capturing():
         return True  # compared in the warm-up before the capture; a capture cannot wait for the answer
     return torch.equal(kept.landmarks, torch.stack([q_tilde, k_tilde]))  # waits for the device once, not twice
@@ -101,7 +103,10 @@ def _unwrapped(x: Tensor) -> Tensor:
 
 
 def _comparable(kept: Kept, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:
-    copy = kept.landmarks
-    return (kept.config is cfg or kept.config == cfg) and all(
-        copy.shape[1:] == x.shape and copy.dtype == x.dtype and copy.device == x.device for x in (q_tilde, k_tilde)
+    copy = kept.q_tilde
+    return (
+        (kept.config is cfg or kept.config == cfg)
+        and copy.dtype == q_tilde.dtype == k_tilde.dtype
+        and copy.device == q_tilde.device == k_tilde.device
+        and copy.shape == q_tilde.shape == k_tilde.shape
     )
