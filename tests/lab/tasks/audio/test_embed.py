@@ -172,7 +172,7 @@ def test_wrong_files(tmp_path):
         VGGish.from_file(tmp_path / "vggish.pth")
     for suffix in ("npz", "safetensors"):
         path = tmp_path / f"w.{suffix}"
-        with pytest.raises(FileNotFoundError, match="weights are not fetched"):
+        with pytest.raises(FileNotFoundError, match="weights are not downloaded"):
             VGGish.from_file(path)
         path.write_bytes(b"something else")
         with pytest.raises(ValueError, match=rf"w\.{suffix} cannot be read"):
