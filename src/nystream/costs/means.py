@@ -5,6 +5,7 @@ Continual landmarks are renewed at m steps out of n; a step that renews none is 
 
 import nystream.costs.fixed as fixed
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Operations, Sizes, Stored
+from nystream.ops.segments import segment_count
 
 
 def _updated_single(n: int, d: int, m: int) -> int:
@@ -45,7 +46,7 @@ def _executed(s: Sizes, rows: int, renewing: int) -> Executed:
     if s.form == "subtract":
         again = s.n * (s.d + s.heads)
     elif s.form == "partials":
-        segments = max(2, round(s.n**0.5 / 2))
+        segments = segment_count(s.n)
         again = (segments + 2) * -(-s.n // segments) * (s.d + s.heads)
     step = fixed.step_executed(s, rows)
     return Executed(step.products + s.m * (s.n * s.d + s.gamma + again + renewing) / s.n, step.combines)

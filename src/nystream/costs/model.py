@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nystream.variants as variants
+from nystream.ops.segments import segment_count
 from nystream.variants.record import load
 
 FORMS = ("recompute", "partials", "subtract", "auto")
@@ -69,7 +70,7 @@ class Sizes(NamedTuple):
         """S: how many partial sums a window keeps."""
         if self.form == "partials":
             groups = self.n // self.update_size
-            segments = max(2, round(groups**0.5 / 2))
+            segments = segment_count(groups)
             return 4 + segments + -(-groups // segments)
         return 1 if self.form == "subtract" else 0
 

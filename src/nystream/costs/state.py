@@ -94,10 +94,10 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
         raise ValueError(f"variant {variant!r} has no kernel; those that have one are {have}")
     n, d, landmarks = check_arguments(variant, n, d, m)
     tile = math.lcm(heads, 8)
-    d, groups = -(-d // tile) * tile, n // update_size
+    d = -(-d // tile) * tile
     arrays = [n * d] if kernel == "fixed" else [n * d, n * d]
     if kernel != "full":
-        slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials if groups > 1 else 6
+        slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials
         arrays += [n * landmarks * tile, slots * _lines(landmarks * (d + 2 * tile))]
     if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]

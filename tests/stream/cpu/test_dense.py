@@ -6,17 +6,19 @@ from hypothesis import strategies as st
 from numba import njit
 
 from nystream.stream.cpu.dense import PANEL, dense, pack, panels
+from nystream.stream.cpu.memory import Rows, pointer_to
+from nystream.stream.cpu.plan import LAYER
 
 
 @njit
-def _dense(w, inputs, count, x, y, rows):
-    dense(w, 0, inputs, count, x, 0, inputs, y, 0, count * PANEL, rows)
+def _dense(w, layer, x, y):
+    dense(pointer_to(w), layer, Rows(pointer_to(x), x.shape[1]), Rows(pointer_to(y), y.shape[1]), x.shape[0])
 
 
 def product(weight, bias, x):
     count = panels(len(weight))
     y = np.full((len(x), count * PANEL), np.nan, np.float32)
-    _dense(pack(weight, bias), weight.shape[1], count, x.reshape(-1), y.reshape(-1), len(x))
+    _dense(pack(weight, bias), np.array([(0, weight.shape[1], count)], LAYER)[0], x, y)
     return y
 
 

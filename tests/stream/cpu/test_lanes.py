@@ -7,21 +7,22 @@ from hypothesis import strategies as st
 from numba import njit
 
 from nystream.stream.cpu import lanes, plan
+from nystream.stream.cpu.memory import pointer_to
 
 
 @njit
-def _spread(x, y, count, heads, tile):
-    lanes.spread(x, 0, y, 0, count, heads, tile)
+def _spread(x, y):
+    lanes.spread(pointer_to(x), pointer_to(y), x.shape[0], x.shape[1], y.shape[1])
 
 
 @njit
-def _dots(a, count, x, out, heads, tile, width):
-    lanes.dots(a, 0, count, x, 0, out, 0, 0.5, heads, tile, width)
+def _dots(block, a, x, out):
+    lanes.dots(block, pointer_to(a), a.shape[0], pointer_to(x), pointer_to(out))
 
 
 @njit
-def _softmax(z, count, tile):
-    lanes.softmax(z, 0, count, tile)
+def _softmax(z):
+    lanes.softmax(pointer_to(z), z.shape[0], z.shape[1])
 
 
 HEADS, DIMS = st.integers(1, 20), st.integers(1, 40)
@@ -56,7 +57,7 @@ def test_there_and_back(heads, dim):
 def test_spread_is_the_same_compiled(heads, count):
     x, tile = np.random.default_rng(0).normal(size=(count, heads)).astype(np.float32), plan.lanes(heads)
     y = np.empty((count, tile), np.float32)
-    _spread(x.reshape(-1), y.reshape(-1), count, heads, tile)
+    _spread(x, y)
     np.testing.assert_array_equal(y, plan.spread(x))
 
 
@@ -66,7 +67,8 @@ def test_dots_of_every_head(heads, dim, count):
     a, x = (generator.normal(size=size).astype(np.float32) for size in ((count, heads, dim), (heads, dim)))
     tile, width = plan.lanes(heads), plan.width(heads, dim)
     out = np.empty((count, tile), np.float32)
-    _dots(plan.to_lanes(a).reshape(-1), count, plan.to_lanes(x), out.reshape(-1), heads, tile, width)
+    block = np.array([plan.BlockPlan(heads=heads, tile=tile, width=width, scale=0.5)], plan.BLOCK)[0]
+    _dots(block, plan.to_lanes(a), plan.to_lanes(x), out)
     exact = 0.5 * np.einsum("chd,hd->ch", a.astype(np.float64), x)
     np.testing.assert_allclose(out, plan.spread(exact), rtol=1e-5, atol=1e-5)
 
@@ -74,5 +76,5 @@ def test_dots_of_every_head(heads, dim, count):
 def test_softmax_of_large_logits():
     z = np.random.default_rng(0).normal(size=(5, 16)).astype(np.float32) * 1000
     exact = np.exp(z.astype(np.float64) - z.max(0))
-    _softmax(z.reshape(-1), 5, 16)
+    _softmax(z)
     np.testing.assert_allclose(z, exact / exact.sum(0), rtol=1e-6, atol=1e-30)

@@ -6,42 +6,43 @@ import torch
 from numba import njit
 
 from nystream.stream.cpu import rows, simd
+from nystream.stream.cpu.memory import pointer_to
 
 
 @njit
 def _exponentials(x, y):
     for i in range(0, x.shape[0], 8):
-        simd.store(y, i, simd.exp(simd.load8(x, i)))
+        simd.store(pointer_to(y) + i, simd.exp(simd.load8(pointer_to(x) + i)))
 
 
 @njit
 def _larger(x, y, out):
-    simd.store(out, 0, simd.larger(simd.load8(x, 0), simd.load8(y, 0)))
+    simd.store(pointer_to(out), simd.larger(simd.load8(pointer_to(x)), simd.load8(pointer_to(y))))
 
 
 @njit
 def _total(x):
-    return simd.total(simd.load16(x, 0))
+    return simd.total(simd.load16(pointer_to(x)))
 
 
 @njit
 def _finite(x, start, end):
-    return rows.finite(x, start, end)
+    return rows.finite(pointer_to(x) + start, end - start)
 
 
 @njit
 def _gelu(x):
-    rows.gelu(x, 0, x.shape[0])
+    rows.gelu(pointer_to(x), x.shape[0])
 
 
 @njit
 def _relu(x):
-    rows.relu(x, 0, x.shape[0])
+    rows.relu(pointer_to(x), x.shape[0])
 
 
 @njit
 def _layer_norm(w, x, y, eps):
-    rows.layer_norm(w, 0, x.shape[0], eps, x, 0, y, 0)
+    rows.layer_norm(pointer_to(w), x.shape[0], eps, pointer_to(x), pointer_to(y))
 
 
 def test_exp_is_right_to_the_last_places():

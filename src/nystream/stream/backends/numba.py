@@ -1,7 +1,7 @@
-"""The CPU backend: a step of the whole model in one compiled call.
+"""The CPU backend: one compiled call per step of the whole model.
 
-Every stream has one block of memory, cut from slabs that are allocated as streams come and never move. Many streams
-are taken a few at a time, so that their rows share the weights, and the pieces are shared out among threads.
+Each stream has one block of memory, allocated in slabs as streams are opened, and never moved. `push_many` steps a few
+streams at a time, so that their rows share each load of the weights, and distributes these pieces among threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu import exchange, step
-from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.pack import aligned, packed
 from nystream.stream.crew import Crew
 from nystream.stream.errors import room_for
@@ -24,32 +23,31 @@ Array = np.ndarray[Any, Any]
 
 SLAB = 1 << 24  # bytes of a slab, unless one stream needs more
 SHARING = 16  # streams that share one reading of the weights
-WORTH_SHARING = 1 << 23  # multiplications of a batch from which on another thread is woken: that takes as long
+WORTH_SHARING = 1 << 23  # multiplications in a batch that take about as long as waking up a thread
 
 
 class NumbaBackend:
-    """States of many streams of a model that `cpu.support` has nothing against."""
+    """States of many streams of a model that the kernels support (`cpu.support`)."""
 
     name = "numba"
 
     def __init__(self, model: Any, capacity: int) -> None:
         with room_for("the compiled copy of the weights"):
             self._packed = packed(model)
-        self._plan = self._packed.plan
         self._configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
         self._grouped = model.config.update_size > 1
-        self._size = int(self._plan[p.SIZE])
+        self._size = self._packed.plan.state_size
         with room_for(f"a stream with window={model.config.window}, {4 * self._size:,} bytes"):
             self._fresh = aligned(self._size)
             self._like = model.init_state(1)
-            exchange.write(self._fresh, self._plan, self._like)
+            exchange.write(self._fresh, self._packed, self._like)
         self.bytes_per_stream, self.weight_bytes = self._fresh.nbytes, self._packed.weight_bytes
         self.spoiled: set[int] = set()
         self._spare: list[Array] = []
         self._blocks: dict[int, Array] = {}
-        self._own: dict[int, Array] = {}  # the address of each, as an array of one
-        self._addresses = np.zeros(0, np.int64)  # and of all
-        self._held: list[Array] = []  # memory that the kernels know by its address
+        self._own_address: dict[int, Array] = {}  # of each slot, as an array of one
+        self._addresses = np.zeros(0, np.int64)  # of all slots
+        self._rooms: list[Array] = []  # scratch memory, which the kernels know by its address
         self._push = self._with_room(1)
         self._workers: list[Callable[..., bool]] = []
         self._crew = Crew()
@@ -57,7 +55,7 @@ class NumbaBackend:
         self._compile()
 
     def grow(self, capacity: int) -> None:
-        """Nothing to do: a slot has no memory until it is used."""
+        """Do nothing: a slot has no memory until it is used."""
 
     def clear(self, slot: int) -> None:
         self._block(slot)[...] = self._fresh
@@ -66,8 +64,8 @@ class NumbaBackend:
     def push(self, slot: int, x: Array, y: Array) -> bool:
         if self._grouped:
             x, y = x.reshape(-1), y.reshape(-1)
-        taken: bool = self._push(1, self._own[slot], 0, 1, x, y)
-        return taken
+        accepted: bool = self._push(1, self._own_address[slot], 0, 1, x, y)
+        return accepted
 
     def push_many(self, slots: Array, x: Array, y: Array) -> bool:
         x, y, total = x.reshape(-1), y.reshape(-1), len(slots)
@@ -80,62 +78,63 @@ class NumbaBackend:
 
         def work(push: Callable[..., bool], low: int) -> None:
             if not push(1, addresses, low, min(low + share, total), x, y):
-                raise ValueError("X has changed while it was being pushed, and is no longer finite")
+                raise ValueError("X was changed while it was being pushed, and is no longer finite")
 
         try:
             self._crew.share([partial(work, push) for push in workers], iter(pieces))
         except BaseException:
-            self.spoiled.update(slots.tolist())  # some have moved on without an answer, and which is not known
+            self.spoiled.update(slots.tolist())  # some of them have taken the step, and it is not known which
             raise
         return True
 
     def time(self, slot: int) -> int:
-        return int(self._block(slot)[:2].view(np.int64)[0])
+        return exchange.time(self._block(slot))
 
     def read(self, slot: int) -> Any:
-        return exchange.read(self._block(slot), self._plan, self._like, self._configs)
+        return exchange.read(self._block(slot), self._packed, self._like, self._configs)
 
     def write(self, slot: int, state: Any) -> None:
-        exchange.write(self._block(slot), self._plan, state)
-        step.rebuild(self._plan, self._own[slot])
+        block = self._block(slot)
+        exchange.write(block, self._packed, state)
+        step.rebuild(self._packed.address, block.ctypes.data)
         self.spoiled.discard(slot)
 
     def repeat(self, slot: int, x: Array, y: Array, times: int) -> None:
-        """The kernel of `push` so many times over, without Python in between: to be timed."""
-        self._push(times, self._own[slot], 0, 1, x.reshape(-1), y.reshape(-1))
+        """Run the kernel of `push` `times` times without returning to Python, to time it."""
+        self._push(times, self._own_address[slot], 0, 1, x.reshape(-1), y.reshape(-1))
 
     def _compile(self) -> None:
-        """Call every kernel once, to no effect: who makes a pool waits for the compiler, not its first token."""
+        """Call every kernel once, with no effect, so that compiling does not delay the first token."""
         nothing, address = aligned(0), np.array([self._fresh.ctypes.data])
         self._push(0, address, 0, 0, nothing, nothing)
         step.all_finite(nothing)
-        step.rebuild(self._plan, address)
+        step.rebuild(self._packed.address, self._fresh.ctypes.data)
 
     def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
-        """The kernel, so many times, each with room for a piece of a batch."""
+        """The kernel for each of `count` threads, with scratch memory for a piece of a batch."""
         while len(self._workers) < count:
             self._workers.append(self._with_room(SHARING))
         return self._workers[:count]
 
     def _with_room(self, streams: int) -> Callable[..., bool]:
-        """The kernel, with scratch memory of its own to step so many streams together."""
-        room = self._packed.room(streams * int(self._plan[p.TOGETHER]))
-        self._held.append(room)
-        return partial(step.push, self._plan, room.ctypes.data)
+        """The kernel with its own scratch memory to step `streams` streams at once."""
+        room = self._packed.room(streams * self._packed.plan.update_size)
+        self._rooms.append(room)
+        return partial(step.push, self._packed.address, room.ctypes.data)
 
     def _block(self, slot: int) -> Array:
-        """A stream's memory; the first use of a slot cuts it from a slab."""
-        held = self._blocks.get(slot)
-        if held is None:
+        """The memory of a stream, allocated when its slot is first used."""
+        block = self._blocks.get(slot)
+        if block is None:
             if not self._spare:
-                many = max(1, SLAB // self.bytes_per_stream)
-                with room_for(f"{many} more streams of {self.bytes_per_stream:,} bytes each"):
-                    self._spare = list(aligned(many * self._size).reshape(many, self._size))
+                count = max(1, SLAB // self.bytes_per_stream)
+                with room_for(f"{count} more streams of {self.bytes_per_stream:,} bytes each"):
+                    self._spare = list(aligned(count * self._size).reshape(count, self._size))
             if slot >= len(self._addresses):
                 larger = np.zeros(2 * slot + 16, np.int64)
                 larger[: len(self._addresses)] = self._addresses
                 self._addresses = larger
-            held = self._blocks[slot] = self._spare.pop()
-            self._addresses[slot] = held.ctypes.data
-            self._own[slot] = self._addresses[slot : slot + 1].copy()
-        return held
+            block = self._blocks[slot] = self._spare.pop()
+            self._addresses[slot] = block.ctypes.data
+            self._own_address[slot] = self._addresses[slot : slot + 1].copy()
+        return block

@@ -1,4 +1,5 @@
-"""Kernels for the CPU, in Numba: the step of a whole model, for one stream or many.
+"""CPU kernels written with Numba: one step of a whole model, for one stream or for many.
 
-Read `plan` first (where everything lies), then `simd`, `sliding` (the window), `attention`, and `step` (the model).
+Start with `plan` (what the kernels know about a model and where its numbers are in memory), then read `memory` and
+`simd`, `sliding` (the window), `attention`, and `step` (the model).
 """

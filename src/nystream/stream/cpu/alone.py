@@ -1,7 +1,4 @@
-"""One attention by itself, on q, k and v that are given: what is left of a step when the projections are taken away.
-
-It is there to be measured beside other attentions, and to test the kernels without a model around them.
-"""
+"""The step of one attention without its projections, to be measured and tested by itself."""
 
 from __future__ import annotations
 
@@ -9,16 +6,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu import exchange
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.attention import attention
+from nystream.stream.cpu.memory import Rows, Scratch, block_at, doubles_at, floats_at, ints_at, model_at, pointer_to
 from nystream.stream.cpu.pack import aligned, packed
 from nystream.stream.cpu.rows import copy
-from nystream.stream.cpu.simd import cached, floats_at, load_count, store_count
-from nystream.stream.cpu.step import DIGEST, memory
+from nystream.stream.cpu.simd import cached
+from nystream.stream.cpu.step import DIGEST
 
 Array = np.ndarray[Any, Any]
 
@@ -26,61 +23,60 @@ FLOAT = np.dtype(np.float32)
 
 
 class AttentionKernel:
-    """One stream of an attention, without its four projections.
+    """One stream of an attention without its four projections.
 
-    q, k and v come in the order of the kernels' lanes, as a packed projection would give them; `lanes` and `heads` go
-    there and back.
+    q, k, v and the output are in the order of the kernels' lanes, as a packed projection would give them; `lanes` and
+    `heads` convert to it and back.
     """
 
     def __init__(self, attn: MultiheadAttention) -> None:
         if attn.config.update_size > 1:
-            raise ValueError(f"update_size={attn.config.update_size}, but this takes one token at a time")
-        held = packed(attn, fold=False)
+            raise ValueError(f"update_size is {attn.config.update_size}, but must be 1 for an attention alone")
+        self._packed = packed(attn, fold=False)
         self._shape = (attn.config.num_heads, attn.config.head_dim)
         self._width = p.width(*self._shape)
-        self._block = aligned(int(held.plan[p.SIZE]))
-        exchange.write(self._block, held.plan, attn.init_state(1))
-        room = held.scratch(4 * self._width)
-        self._steps = partial(_step, held.plan, room.ctypes.data, self._block.ctypes.data)
-        self._memory = held, room
+        self._state = aligned(self._packed.plan.state_size)
+        exchange.write(self._state, self._packed, attn.init_state(1))
+        self._scratch = self._packed.scratch(4 * self._width)
+        self._steps = partial(_step, self._packed.address, self._scratch.ctypes.data, self._state.ctypes.data)
 
     @property
     def bytes_per_stream(self) -> int:
-        return self._block.nbytes
+        return self._state.nbytes
 
     def lanes(self, x: Array) -> Array:
         """[E] in the order of the heads -> [width] in the order of the lanes."""
         return p.to_lanes(x.reshape(self._shape))
 
     def heads(self, x: Array) -> Array:
-        """The inverse."""
+        """[width] in the order of the lanes -> [E] in the order of the heads."""
         return p.from_lanes(x, *self._shape).reshape(-1)
 
     def step(self, q: Array, k: Array, v: Array) -> Array:
-        """The row of one new token."""
+        """The output row of the next token."""
         y = np.empty(self._width, FLOAT)
         self._steps(1, q, k, v, y)
         return y
 
     def repeat(self, q: Array, k: Array, v: Array, times: int) -> None:
-        """So many steps without Python in between."""
+        """Take `times` steps without returning to Python, to time them."""
         self._steps(times, q, k, v, np.empty(self._width, FLOAT))
 
 
 def _entry(digest: str) -> Any:
     @cached
-    def step(plan: Any, room: int, address: int, times: int, q: Any, k: Any, v: Any, y: Any) -> None:
-        width = y.shape[0]
-        w, z, d = memory(plan, room, 4 * width + plan[p.SHARED])
-        s = carray(floats_at(address), (plan[p.SIZE],))
+    def step(plan_at: int, room: int, address: int, times: int, q: Any, k: Any, v: Any, y: Any) -> None:
+        plan, width = model_at(plan_at), y.shape[0]
+        block, w = block_at(plan.blocks), floats_at(plan.weights)
+        z = floats_at(room + 8 * plan.scratch_doubles)
+        out, scratch = z + 3 * width, Scratch(z + 4 * width, doubles_at(room))
         for _ in range(times if len(digest) > 0 else 0):
-            time = load_count(s, 0)
-            copy(q, 0, z, 0, width)
-            copy(k, 0, z, width, width)
-            copy(v, 0, z, 2 * width, width)
-            attention(s, w, plan, p.MODEL, time, 1, z, 0, 0, 3 * width, 4 * width, d)
-            copy(z, 3 * width, y, 0, width)
-            store_count(s, 0, time + 1)
+            copy(pointer_to(q), z, width)
+            copy(pointer_to(k), z + width, width)
+            copy(pointer_to(v), z + 2 * width, width)
+            attention(block, floats_at(address), ints_at(address)[0], w, Rows(z, 0), Rows(out, 0), scratch)
+            copy(out, pointer_to(y), width)
+            ints_at(address)[0] += 1
 
     return step
 

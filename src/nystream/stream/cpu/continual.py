@@ -1,7 +1,7 @@
-"""Landmarks that are renewed from the stream: every one the mean of q and of k over a segment of it.
+"""Continual landmarks: means of q and k over the segments of a stream.
 
-A segment that is complete takes the place of the oldest landmark: its row of the rings' logits and of the parts is made
-again from the window, n · width each, and Γ† of all of them. In between, a step is that of fixed landmarks.
+When a segment is complete, its landmark replaces the oldest one: its logits and its row of the parts are computed again
+from the window, n · width multiply-adds each, and so is Γ†. All other steps are the same as with fixed landmarks.
 """
 
 from __future__ import annotations
@@ -13,71 +13,54 @@ import numpy as np
 from nystream.stream.cpu import sliding
 from nystream.stream.cpu.inverse import invert
 from nystream.stream.cpu.lanes import dots, softmax
-from nystream.stream.cpu.plan import (
-    GAMMA_AT,
-    HEADS,
-    ITERATIONS,
-    K_TILDE_AT,
-    KEYS_AT,
-    LANDMARKS,
-    LANES,
-    LOGITS_AT,
-    PENDING_AT,
-    PINV,
-    Q_TILDE_AT,
-    SCALE_AT,
-    WIDTH,
-    WINDOW,
-)
+from nystream.stream.cpu.memory import Scratch
 from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
 
 ZERO = np.float32(0.0)
 
 
 @compiled
-def collect(s: Any, plan: Any, b: int, time: int, z: Any, q: int, k: int) -> int:
-    """Count token number `time` (from 0) towards its landmark; the landmark that it completes, or −1."""
+def collect(block: Any, s: Any, time: int, q: Any, k: Any) -> int:
+    """Add the token after the first `time` ones to its landmark; return the landmark if it is now complete, else −1."""
     apart()
-    n, m, width = plan[b + WINDOW], plan[b + LANDMARKS], plan[b + WIDTH]
-    i, j, size, _ = sliding.locate(time, n, m)  # landmarks have segments of their own, cut in the same way
-    pending = plan[b + PENDING_AT]
+    width = block.width
+    i, j, size, _ = sliding.locate(time, block.window, block.landmarks)  # landmark segments have the same sizes
     done = j == size - 1
     for half in range(2):
         x = q if half == 0 else k
-        landmark = (plan[b + Q_TILDE_AT] if half == 0 else plan[b + K_TILDE_AT]) + i * width
-        scale = splat8(np.float32(size))
+        landmark = s + ((block.q_tilde_at if half == 0 else block.k_tilde_at) + i * width)
+        pending = s + (block.pending_at + half * width)
+        sizes = splat8(np.float32(size))
         for v in range(0, width, 8):
-            held, at = load8(z, x + v), pending + half * width + v
+            total = load8(x + v)
             if j > 0:
-                held = held + load8(s, at)
+                total = total + load8(pending + v)
             if done:
-                store(s, landmark + v, held / scale)
-                held = splat8(ZERO)
-            store(s, at, held)
+                store(landmark + v, total / sizes)
+                total = splat8(ZERO)
+            store(pending + v, total)
     return i if done else -1
 
 
 @compiled
-def renew(s: Any, w: Any, plan: Any, b: int, i: int, held: int, newest: int, r: int, z: Any, room: int) -> None:
-    """Sum the window, of `held` tokens, for landmark i, which is new."""
-    m, heads, tile, width = plan[b + LANDMARKS], plan[b + HEADS], plan[b + LANES], plan[b + WIDTH]
-    row = plan[b + Q_TILDE_AT] + i * width
-    for token in range(held):
-        dots(s, plan[b + KEYS_AT] + token * width, 1, s, row, z, room, w[plan[b + SCALE_AT]], heads, tile, width)
-        at = plan[b + LOGITS_AT] + (token * m + i) * tile
+def renew(block: Any, s: Any, i: int, tokens: int, newest: int, scratch: Scratch) -> None:
+    """Sum the window, which has `tokens` tokens, for the new landmark i; `newest` is the newest group."""
+    m, tile, width = block.landmarks, block.tile, block.width
+    q_tilde = s + (block.q_tilde_at + i * width)
+    for token in range(tokens):
+        dots(block, s + (block.keys_at + token * width), 1, q_tilde, scratch.floats)
+        logit = s + (block.logits_at + (token * m + i) * tile)
         for v in range(0, tile, 8):
-            store(s, at + v, load8(z, room + v))
-    sliding.rebuild(s, plan, b, newest, r, i, i + 1)
+            store(logit + v, load8(scratch.floats + v))
+    sliding.rebuild(block, s, newest, i, i + 1)
 
 
 @compiled
-def renew_inverse(s: Any, w: Any, plan: Any, b: int, z: Any, room: int, d: Any) -> None:
-    """Γ† of the landmarks as they are."""
-    m, heads, tile, width = plan[b + LANDMARKS], plan[b + HEADS], plan[b + LANES], plan[b + WIDTH]
-    at = plan[b + SCALE_AT]
+def renew_inverse(block: Any, s: Any, scratch: Scratch) -> None:
+    """Compute Γ† of the current landmarks."""
+    m, tile, width = block.landmarks, block.tile, block.width
     for i in range(m):
-        row, out = plan[b + Q_TILDE_AT] + i * width, room + i * m * tile
-        dots(s, plan[b + K_TILDE_AT], m, s, row, z, out, w[at], heads, tile, width)
-        softmax(z, out, m, tile)
-    kind, iterations = plan[b + PINV], plan[b + ITERATIONS]
-    invert(z, room, s, plan[b + GAMMA_AT], d, m, heads, tile, kind, iterations, w[at + 1])
+        row = scratch.floats + i * m * tile
+        dots(block, s + block.k_tilde_at, m, s + (block.q_tilde_at + i * width), row)
+        softmax(row, m, tile)
+    invert(block, scratch.floats, s + block.gamma_pinv_at, scratch.doubles)

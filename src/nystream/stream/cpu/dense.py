@@ -1,8 +1,8 @@
-"""y = W x + b, for one row or many: the bulk of a step's work.
+"""Dense layers, y = W x + b, for one row or many: most of the work of a step.
 
-W [N, K] is packed once into panels of 32 outputs, [N / 32, K, 32], so that it is read from end to end in one sweep and
-two vectors hold the outputs of a panel. One row is bound by that reading; of many rows, four share every load.
-Every output is summed over k in order, from b, so a row gives the same bits whatever rows it comes with.
+W [N, K] is packed into panels of 32 outputs, [N / 32, K, 32], so that it is read sequentially, and the outputs of a
+panel fit in two vectors. For one row, time goes into reading W; several rows share each load in groups of four.
+Every output is summed over k in order, starting from b, so a row gives the same bits alone and in a batch.
 """
 
 from __future__ import annotations
@@ -11,98 +11,99 @@ from typing import Any
 
 import numpy as np
 
+from nystream.stream.cpu.memory import Rows
 from nystream.stream.cpu.simd import apart, compiled, load16, splat16, store
 
 PANEL = 32
 
 
 def panels(outputs: int) -> int:
-    """How many panels hold so many outputs."""
+    """Number of panels of a layer with `outputs` outputs."""
     return -(-outputs // PANEL)
 
 
 def pack(weight: np.ndarray[Any, Any], bias: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """[bias, panels] of a weight [N, K], one after the other; outputs that fill up the last panel are zero."""
+    """[bias, panels] of a weight [N, K] as one array; the last panel is padded with zeros."""
     outputs, inputs = weight.shape
     count = panels(outputs)
     padded = np.zeros((count * PANEL, inputs), weight.dtype)
     padded[:outputs] = weight
-    held = np.zeros(count * PANEL, weight.dtype)
-    held[:outputs] = bias
-    return np.concatenate([held, padded.reshape(count, PANEL, inputs).transpose(0, 2, 1).ravel()])
+    padded_bias = np.zeros(count * PANEL, weight.dtype)
+    padded_bias[:outputs] = bias
+    return np.concatenate([padded_bias, padded.reshape(count, PANEL, inputs).transpose(0, 2, 1).ravel()])
 
 
 @compiled
-def dense(
-    w: Any, at: int, inputs: int, count: int, x: Any, xo: int, xs: int, y: Any, yo: int, ys: int, rows: int
-) -> None:
-    """Row r of y, at yo + r ys, from row r of x, at xo + r xs. `at` is where `pack` put its array in w."""
+def dense(w: Any, layer: Any, x: Rows, y: Rows, rows: int) -> None:
+    """The first `rows` rows of y from those of x; w are the weights of the model."""
     apart()
-    first, last = at + count * PANEL, rows - 1
+    count, inputs, last = layer.panels, layer.inputs, rows - 1
+    bias = w + layer.at
+    panel = bias + count * PANEL
     if rows > 1:
         for p in range(count):
             for r in range(0, rows, 4):
-                r1, r2, r3 = min(r + 1, last), min(r + 2, last), min(r + 3, last)  # the last one again, to fill up
+                # A group that is not full repeats the last row.
+                r1, r2, r3 = min(r + 1, last), min(r + 2, last), min(r + 3, last)
+                out = y.first + p * PANEL
                 _four_rows(
-                    w, at + p * PANEL, first + p * inputs * PANEL, inputs,
-                    x, xo + r * xs, xo + r1 * xs, xo + r2 * xs, xo + r3 * xs,
-                    y, yo + r * ys + p * PANEL, (r1 - r) * ys, (r2 - r) * ys, (r3 - r) * ys,
+                    bias + p * PANEL, panel + p * inputs * PANEL, inputs,
+                    x.first + r * x.stride, x.first + r1 * x.stride, x.first + r2 * x.stride, x.first + r3 * x.stride,
+                    out + r * y.stride, out + r1 * y.stride, out + r2 * y.stride, out + r3 * y.stride,
                 )  # fmt: skip
         return
     p = 0
     while p + 2 <= count:
-        _two_panels(w, at + p * PANEL, first + p * inputs * PANEL, inputs, x, xo, y, yo + p * PANEL)
+        _two_panels(bias + p * PANEL, panel + p * inputs * PANEL, inputs, x.first, y.first + p * PANEL)
         p += 2
     if p < count:
-        _one_panel(w, at + p * PANEL, first + p * inputs * PANEL, inputs, x, xo, y, yo + p * PANEL)
+        _one_panel(bias + p * PANEL, panel + p * inputs * PANEL, inputs, x.first, y.first + p * PANEL)
 
 
 @compiled
-def _one_panel(w: Any, bias: int, panel: int, inputs: int, x: Any, xo: int, y: Any, yo: int) -> None:
+def _one_panel(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
     apart()
-    a, b = load16(w, bias), load16(w, bias + 16)
+    a, b = load16(bias), load16(bias + 16)
     for k in range(inputs):
-        xk, o = splat16(x[xo + k]), panel + k * PANEL
-        a = load16(w, o) * xk + a
-        b = load16(w, o + 16) * xk + b
-    store(y, yo, a)
-    store(y, yo + 16, b)
+        xk, row = splat16(x[k]), panel + k * PANEL
+        a = load16(row) * xk + a
+        b = load16(row + 16) * xk + b
+    store(y, a)
+    store(y + 16, b)
 
 
 @compiled
-def _two_panels(w: Any, bias: int, panel: int, inputs: int, x: Any, xo: int, y: Any, yo: int) -> None:
-    """Four chains of additions at once: enough to hide how long one takes."""
+def _two_panels(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
+    """Four chains of additions at a time, enough to hide the latency of one."""
     apart()
-    other = panel + inputs * PANEL
-    a, b = load16(w, bias), load16(w, bias + 16)
-    c, d = load16(w, bias + 32), load16(w, bias + 48)
+    next_panel = panel + inputs * PANEL
+    a, b = load16(bias), load16(bias + 16)
+    c, d = load16(bias + 32), load16(bias + 48)
     for k in range(inputs):
-        xk, o, q = splat16(x[xo + k]), panel + k * PANEL, other + k * PANEL
-        a = load16(w, o) * xk + a
-        b = load16(w, o + 16) * xk + b
-        c = load16(w, q) * xk + c
-        d = load16(w, q + 16) * xk + d
-    store(y, yo, a)
-    store(y, yo + 16, b)
-    store(y, yo + 32, c)
-    store(y, yo + 48, d)
+        xk, row, next_row = splat16(x[k]), panel + k * PANEL, next_panel + k * PANEL
+        a = load16(row) * xk + a
+        b = load16(row + 16) * xk + b
+        c = load16(next_row) * xk + c
+        d = load16(next_row + 16) * xk + d
+    store(y, a)
+    store(y + 16, b)
+    store(y + 32, c)
+    store(y + 48, d)
 
 
 @compiled
 def _four_rows(
-    w: Any, bias: int, panel: int, inputs: int, x: Any, x0: int, x1: int, x2: int, x3: int,
-    y: Any, y0: int, to1: int, to2: int, to3: int,
-) -> None:  # fmt: skip
+    bias: Any, panel: Any, inputs: int, x0: Any, x1: Any, x2: Any, x3: Any, y0: Any, y1: Any, y2: Any, y3: Any
+) -> None:
     apart()
-    y1, y2, y3 = y0 + to1, y0 + to2, y0 + to3
-    a0, b0 = load16(w, bias), load16(w, bias + 16)
-    a1, b1 = load16(w, bias), load16(w, bias + 16)
-    a2, b2 = load16(w, bias), load16(w, bias + 16)
-    a3, b3 = load16(w, bias), load16(w, bias + 16)
+    a0, b0 = load16(bias), load16(bias + 16)
+    a1, b1 = load16(bias), load16(bias + 16)
+    a2, b2 = load16(bias), load16(bias + 16)
+    a3, b3 = load16(bias), load16(bias + 16)
     for k in range(inputs):
-        o = panel + k * PANEL
-        u, v = load16(w, o), load16(w, o + 16)
-        k0, k1, k2, k3 = splat16(x[x0 + k]), splat16(x[x1 + k]), splat16(x[x2 + k]), splat16(x[x3 + k])
+        row = panel + k * PANEL
+        u, v = load16(row), load16(row + 16)
+        k0, k1, k2, k3 = splat16(x0[k]), splat16(x1[k]), splat16(x2[k]), splat16(x3[k])
         a0 = u * k0 + a0
         b0 = v * k0 + b0
         a1 = u * k1 + a1
@@ -111,11 +112,11 @@ def _four_rows(
         b2 = v * k2 + b2
         a3 = u * k3 + a3
         b3 = v * k3 + b3
-    store(y, y0, a0)
-    store(y, y0 + 16, b0)
-    store(y, y1, a1)
-    store(y, y1 + 16, b1)
-    store(y, y2, a2)
-    store(y, y2 + 16, b2)
-    store(y, y3, a3)
-    store(y, y3 + 16, b3)
+    store(y0, a0)
+    store(y0 + 16, b0)
+    store(y1, a1)
+    store(y1 + 16, b1)
+    store(y2, a2)
+    store(y2 + 16, b2)
+    store(y3, a3)
+    store(y3 + 16, b3)

@@ -1,4 +1,4 @@
-"""Softmax attention of one query over a ring of keys and values: 2 n d, each read once."""
+"""Softmax attention of one query over a ring of keys and values: 2 n d multiply-adds, every number read once."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ ZERO = np.float32(0.0)
 
 
 @compiled
-def attend(s: Any, keys: int, values: int, count: int, z: Any, q: int, logit: int, out: int, scale: float,
-           heads: int, tile: int, width: int) -> None:  # fmt: skip
-    """softmax(scale · q Kᵀ) V over the first `count` tokens of the rings in s; q and what is made of it lie in z.
+def attend(block: Any, s: Any, count: int, q: Any, logit: Any, out: Any) -> None:
+    """softmax(scale · q Kᵀ) V over the first `count` tokens of the rings in the state s.
 
-    The order of a ring's tokens does not matter, and the first `count` are those that it holds. z needs count · T
-    numbers at `logit`.
+    A ring that is not full has its tokens in its first slots, and their order does not matter. `logit` is scratch
+    memory for count · T numbers.
     """
     apart()
-    whole = count - count % 4
-    dots(s, keys, count, z, q, z, logit, scale, heads, tile, width)
-    softmax(z, logit, count, tile)
+    tile, width, whole = block.tile, block.width, count - count % 4
+    values = s + block.values_at
+    dots(block, s + block.keys_at, count, q, logit)
+    softmax(logit, count, tile)
     for t in range(0, width, 8):
-        store(z, out + t, splat8(ZERO))
-    for token in range(0, whole, 4):  # four at once share every load of what is summed so far
-        v0, at = values + token * width, logit + token * tile
+        store(out + t, splat8(ZERO))
+    for token in range(0, whole, 4):  # four tokens share every load and store of the sum
+        v0, weight = values + token * width, logit + token * tile
         v1, v2, v3 = v0 + width, v0 + 2 * width, v0 + 3 * width
         for v in range(0, tile, 8):
-            a, b = load8(z, at + v), load8(z, at + tile + v)
-            c, d = load8(z, at + 2 * tile + v), load8(z, at + 3 * tile + v)
+            a, b = load8(weight + v), load8(weight + (tile + v))
+            c, d = load8(weight + (2 * tile + v)), load8(weight + (3 * tile + v))
             for t in range(v, width, tile):
-                held = load8(s, v0 + t) * a + load8(z, out + t)
-                held = load8(s, v1 + t) * b + held
-                held = load8(s, v2 + t) * c + held
-                store(z, out + t, load8(s, v3 + t) * d + held)
+                total = load8(v0 + t) * a + load8(out + t)
+                total = load8(v1 + t) * b + total
+                total = load8(v2 + t) * c + total
+                store(out + t, load8(v3 + t) * d + total)
     for token in range(whole, count):
         for v in range(0, tile, 8):
-            a = load8(z, logit + token * tile + v)
+            a = load8(logit + (token * tile + v))
             for t in range(v, width, tile):
-                store(z, out + t, load8(s, values + token * width + t) * a + load8(z, out + t))
+                store(out + t, load8(values + (token * width + t)) * a + load8(out + t))

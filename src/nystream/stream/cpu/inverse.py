@@ -1,6 +1,6 @@
-"""Γ† of a stream's own landmarks, in float64, one head after the other.
+"""Γ† of the landmarks of a stream, in float64, one head after another.
 
-A matrix [m, M] has its rows filled up with zeros to M, a multiple of eight, so that vectors run along them.
+The rows of a matrix [m, M] are padded with zeros to M, a multiple of eight, so that vectors run along them.
 """
 
 from __future__ import annotations
@@ -13,125 +13,126 @@ from nystream.stream.cpu.plan import NEWTON, RIDGE
 from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
 
 ZERO = np.float64(0.0)
-MATRICES = 5  # that an inverse needs room for, its argument and its result included
+MATRICES = 5  # that fit in the scratch memory: Γ, its inverse, and three for intermediate results
 
 
 def doubles(m: int) -> int:
-    """float64 that `invert` needs."""
+    """Size of the scratch memory of `invert`, in float64."""
     return MATRICES * m * (-(-m // 8) * 8)
 
 
 @compiled
-def invert(z: Any, gamma: int, s: Any, out: int, d: Any, m: int, heads: int, tile: int, kind: int, iterations: int,
-           ridge: float) -> None:  # fmt: skip
-    """Γ [m, m, T] in z -> Γ† in s, in the scratch d."""
+def invert(block: Any, gamma: Any, out: Any, scratch: Any) -> None:
+    """Γ [m, m, T] -> Γ† [m, m, T]."""
     apart()
+    m, heads, tile = block.landmarks, block.heads, block.tile
     across = -(-m // 8) * 8
     size = m * across
-    d[: MATRICES * size] = 0.0
+    inverse = scratch + size
+    for at in range(0, MATRICES * size, 8):
+        store(scratch + at, splat8(ZERO))
     for h in range(heads):
         for i in range(m):
             for j in range(m):
-                d[i * across + j] = z[gamma + (i * m + j) * tile + h]
-        if kind == NEWTON:
-            _newton(d, m, across, iterations)
-        elif kind == RIDGE:
-            _ridge(d, m, across, ridge)
+                scratch[i * across + j] = gamma[(i * m + j) * tile + h]
+        if block.pinv == NEWTON:
+            _newton(scratch, m, across, block.pinv_iters)
+        elif block.pinv == RIDGE:
+            _ridge(scratch, m, across, np.float64(block.pinv_ridge))
         else:
             for i in range(m):
-                d[size + i * across + i] = 1.0
+                inverse[i * across + i] = 1.0
         for i in range(m):
             for j in range(m):
                 for lane in range(h, tile, heads):
-                    s[out + (i * m + j) * tile + lane] = np.float32(d[size + i * across + j])
+                    out[(i * m + j) * tile + lane] = np.float32(inverse[i * across + j])
 
 
 @compiled
-def _product(d: Any, x: int, y: int, out: int, m: int, across: int) -> None:
+def _product(x: Any, y: Any, out: Any, m: int, across: int) -> None:
     """X Y."""
     apart()
     whole = m - m % 4
     for v in range(0, across, 8):
-        for i in range(0, whole, 4):  # four rows at once share every load of Y, and none waits for another's sum
-            r0 = x + i * across
+        for i in range(0, whole, 4):  # four rows share every load of Y, and their sums do not wait for each other
+            r0, o = x + i * across, out + (i * across + v)
             r1, r2, r3 = r0 + across, r0 + 2 * across, r0 + 3 * across
             s0, s1, s2, s3 = splat8(ZERO), splat8(ZERO), splat8(ZERO), splat8(ZERO)
             for k in range(m):
-                held = load8(d, y + k * across + v)
-                s0 = splat8(d[r0 + k]) * held + s0
-                s1 = splat8(d[r1 + k]) * held + s1
-                s2 = splat8(d[r2 + k]) * held + s2
-                s3 = splat8(d[r3 + k]) * held + s3
-            at = out + i * across + v
-            store(d, at, s0)
-            store(d, at + across, s1)
-            store(d, at + 2 * across, s2)
-            store(d, at + 3 * across, s3)
+                yk = load8(y + (k * across + v))
+                s0 = splat8(r0[k]) * yk + s0
+                s1 = splat8(r1[k]) * yk + s1
+                s2 = splat8(r2[k]) * yk + s2
+                s3 = splat8(r3[k]) * yk + s3
+            store(o, s0)
+            store(o + across, s1)
+            store(o + 2 * across, s2)
+            store(o + 3 * across, s3)
         for i in range(whole, m):
             s0 = splat8(ZERO)
             for k in range(m):
-                s0 = splat8(d[x + i * across + k]) * load8(d, y + k * across + v) + s0
-            store(d, out + i * across + v, s0)
+                s0 = splat8(x[i * across + k]) * load8(y + (k * across + v)) + s0
+            store(out + (i * across + v), s0)
 
 
 @compiled
-def _less(d: Any, x: int, out: int, diagonal: float, m: int, across: int) -> None:
+def _diagonal_minus(diagonal: float, x: Any, out: Any, m: int, across: int) -> None:
     """diagonal · I − X."""
     for at in range(0, m * across, 8):
-        store(d, out + at, splat8(ZERO) - load8(d, x + at))
+        store(out + at, splat8(ZERO) - load8(x + at))
     for i in range(m):
-        d[out + i * across + i] += diagonal
+        out[i * across + i] += diagonal
 
 
 @compiled
-def _newton(d: Any, m: int, across: int, iterations: int) -> None:
-    """Newton–Schulz on Γ at 0, scaled for this matrix by itself: Z comes next."""
+def _newton(gamma: Any, m: int, across: int, iterations: int) -> None:
+    """Newton–Schulz, scaled for this matrix alone; Z, the result, follows Γ in memory."""
     apart()
     size = m * across
-    z, gz, a, b = size, 2 * size, 3 * size, 4 * size
+    z, gz, a, b = gamma + size, gamma + 2 * size, gamma + 3 * size, gamma + 4 * size
     rows = columns = 0.0
     for i in range(m):
         along = down = 0.0
         for j in range(m):
-            along += d[i * across + j]
-            down += d[j * across + i]
+            along += gamma[i * across + j]
+            down += gamma[j * across + i]
         rows, columns = max(rows, along), max(columns, down)
     for i in range(m):
         for j in range(m):
-            d[z + j * across + i] = d[i * across + j] / (rows * columns)
+            z[j * across + i] = gamma[i * across + j] / (rows * columns)
     for _ in range(iterations):
-        _product(d, 0, z, gz, m, across)
-        _less(d, gz, a, 7.0, m, across)
-        _product(d, gz, a, b, m, across)
-        _less(d, b, a, 15.0, m, across)
-        _product(d, gz, a, b, m, across)
-        _less(d, b, a, 13.0, m, across)
-        _product(d, z, a, b, m, across)
+        _product(gamma, z, gz, m, across)
+        _diagonal_minus(7.0, gz, a, m, across)
+        _product(gz, a, b, m, across)
+        _diagonal_minus(15.0, b, a, m, across)
+        _product(gz, a, b, m, across)
+        _diagonal_minus(13.0, b, a, m, across)
+        _product(z, a, b, m, across)
         for at in range(0, size, 8):
-            store(d, z + at, load8(d, b + at) * splat8(np.float64(0.25)))
+            store(z + at, load8(b + at) * splat8(np.float64(0.25)))
 
 
 @compiled
-def _ridge(d: Any, m: int, across: int, ridge: float) -> None:
-    """(ΓᵀΓ + λ²I)⁻¹Γᵀ, by elimination without pivots: the matrix is positive definite. The result comes after Γ."""
+def _ridge(gamma: Any, m: int, across: int, ridge: float) -> None:
+    """(ΓᵀΓ + λ²I)⁻¹Γᵀ by elimination, without pivoting: the matrix is positive definite. The result follows Γ."""
     apart()
     size = m * across
-    right, left = size, 2 * size
+    right, left = gamma + size, gamma + 2 * size
     for i in range(m):
         for j in range(m):
-            d[right + i * across + j] = d[j * across + i]
-    _product(d, right, 0, left, m, across)  # ΓᵀΓ
+            right[i * across + j] = gamma[j * across + i]
+    _product(right, gamma, left, m, across)  # ΓᵀΓ
     for i in range(m):
-        d[left + i * across + i] += np.float64(ridge) * np.float64(ridge)
+        left[i * across + i] += ridge * ridge
     for p in range(m):
-        pivot = splat8(1.0 / d[left + p * across + p])
+        pivot = splat8(1.0 / left[p * across + p])
         for at in range(p * across, (p + 1) * across, 8):
-            store(d, left + at, load8(d, left + at) * pivot)
-            store(d, right + at, load8(d, right + at) * pivot)
+            store(left + at, load8(left + at) * pivot)
+            store(right + at, load8(right + at) * pivot)
         for i in range(m):
             if i != p:
-                factor = splat8(d[left + i * across + p])
+                factor = splat8(left[i * across + p])
                 for v in range(0, across, 8):
                     at, by = i * across + v, p * across + v
-                    store(d, left + at, load8(d, left + at) - load8(d, left + by) * factor)
-                    store(d, right + at, load8(d, right + at) - load8(d, right + by) * factor)
+                    store(left + at, load8(left + at) - load8(left + by) * factor)
+                    store(right + at, load8(right + at) - load8(right + by) * factor)

@@ -1,4 +1,4 @@
-"""A model as the kernels see it: its plan, its weights in one array, and where a stream's state keeps what."""
+"""Pack a model for the kernels: its plan, and all its weights in one array."""
 
 from __future__ import annotations
 
@@ -9,182 +9,207 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nystream.config import AttentionConfig
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
-from nystream.ops.sliding import cut
+from nystream.ops.segments import segment_count
 from nystream.stream.cpu import inverse
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, pack, panels
+from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
 from nystream.stream.cpu.sliding import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
 
 Array = np.ndarray[Any, Any]
 
-LINE = 16  # float32 of a cache line: what is read together begins at one
+LINE = 16  # float32 per cache line: whatever is read together begins at one
 
 
 class Packed(NamedTuple):
-    """What the kernels need of a model. The plan holds the address of the weights, so the two must stay together."""
+    """A model as the kernels see it. They know `records` and `weights` by address, so these must stay alive."""
 
-    plan: Array  # int64
+    plan: ModelPlan
+    blocks: tuple[BlockPlan, ...]
     weights: Array  # float32
+    records: tuple[Array, Array]  # the plans, in the layout that the kernels read
+
+    @property
+    def address(self) -> int:
+        """Address of the plan, for the kernels."""
+        return int(self.records[0].ctypes.data)
 
     @property
     def weight_bytes(self) -> int:
-        """What a step reads of the weights: all but the positions, of which it reads one."""
-        spared = max(int(self.plan[p.POSITIONS]) - 1, 0) * int(self.plan[p.EMBED])
-        return int(self.weights.nbytes) - 4 * spared
+        """Bytes of weights that a step reads: all of them, but only one of the positions."""
+        return int(self.weights.nbytes) - 4 * max(self.plan.positions - 1, 0) * self.plan.embed_dim
 
     def room(self, rows: int) -> Array:
-        """Scratch memory to step so many rows at once."""
-        return self.scratch(rows * 2 * int(self.plan[p.STRIDE] + self.plan[p.WIDE]))
+        """Scratch memory to step `rows` tokens at once."""
+        return self.scratch(rows * 2 * (self.plan.stride + self.plan.wide_stride))
 
     def scratch(self, size: int) -> Array:
-        """So many float32 and what a stream needs beside them, its float64 first."""
-        return aligned(int(2 * self.plan[p.DOUBLES] + size + self.plan[p.SHARED]))
+        """The float64 scratch memory of an attention, then `size` float32, then its float32 scratch memory."""
+        return aligned(2 * self.plan.scratch_doubles + size + self.plan.scratch_floats)
 
 
 def packed(model: Model, fold: bool = True) -> Packed:
-    """The plan and the weights of a model that is supported.
-
-    With `fold`, fixed landmarks are folded into the projections where that makes them smaller.
-    """
-    return _Packer(model, fold).done()
+    """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller."""
+    packer = _Packer(fold)
+    encoder = model.encoder if isinstance(model, StreamModel) else model
+    blocks = tuple(packer.block(b) for b in (encoder.blocks if isinstance(encoder, StreamEncoder) else [encoder]))
+    width = model.config.embed_dim
+    ends = packer.ends(model) if isinstance(model, StreamModel) else {"input_dim": width, "output_dim": width}
+    if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
+        ends |= {"has_norm": 1, "norm_at": packer.norm(encoder.norm)}
+    weights = aligned(packer.weights_size)
+    np.concatenate(packer.weights, out=weights)
+    block_records = np.array([*blocks], p.BLOCK)
+    plan = ModelPlan(
+        weights=weights.ctypes.data,
+        blocks=block_records.ctypes.data,
+        depth=len(blocks),
+        update_size=model.config.update_size,
+        embed_dim=width,
+        stride=PANEL * panels(width),
+        wide_stride=PANEL
+        * max(
+            panels(max(width, ends["input_dim"], ends["output_dim"])),
+            *(max(block.qkv.panels, panels(block.width), block.linear1.panels) for block in blocks),
+        ),
+        state_size=packer.state_size,
+        scratch_floats=max(map(_scratch_floats, blocks)),
+        scratch_doubles=max(inverse.doubles(b.landmarks) if b.kind == p.CONTINUAL else 0 for b in blocks),
+        norm_eps=getattr(model.config, "norm_eps", 0.0),
+        **ends,
+    )
+    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records))
 
 
 class _Packer:
-    """Lays out weights and state, one thing after the other, and keeps the books in the plan."""
+    """Assigns places to weights and to what a state keeps."""
 
-    def __init__(self, model: Model, fold: bool) -> None:
+    def __init__(self, fold: bool) -> None:
         self.fold = fold
-        encoder = model.encoder if isinstance(model, StreamModel) else model
-        blocks: list[EncoderBlock | MultiheadAttention] = (
-            list(encoder.blocks) if isinstance(encoder, StreamEncoder) else [encoder]
-        )
-        self.plan = np.zeros(p.MODEL + p.BLOCK * len(blocks), np.int64)
         self.weights: list[Array] = []
-        self.filled = 0
-        self.state = LINE  # the time has a line of its own
-        width = model.config.embed_dim
-        wide = PANEL * panels(max(width, model.config.input_dim if isinstance(model, StreamModel) else 0))
-        self.head = {p.COUNT: len(blocks), p.TOGETHER: model.config.update_size, p.EMBED: width}
-        self.head |= {p.INPUT: width, p.OUTPUT: width, p.STRIDE: PANEL * panels(width)}
-        self.head[p.EPS_AT] = self.put(np.array([getattr(model.config, "norm_eps", 0.0)]))
-        scratch, doubles = 0, 0
-        for index, block in enumerate(blocks):
-            record = self.block(block)
-            self.plan[p.MODEL + index * p.BLOCK : p.MODEL + (index + 1) * p.BLOCK] = [
-                record.get(f, 0) for f in range(p.BLOCK)
-            ]
-            rows, tile, m = record[p.WIDTH], record[p.LANES], record.get(p.LANDMARKS, 0)
-            wide = max(wide, PANEL * max(record[p.QKV], panels(rows), panels(record.get(p.INNER, 0))))
-            exact = 0 if record[p.KIND] == p.FIXED else record[p.WINDOW] * tile
-            scratch = max(scratch, exact, m * tile, m * m * tile)
-            doubles = max(doubles, inverse.doubles(m) if record[p.KIND] == p.CONTINUAL else 0)
-        if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
-            self.head |= {p.HAS_NORM: 1, p.NORM_AT: self.norm(encoder.norm)}
-        if isinstance(model, StreamModel):
-            wide = max(wide, PANEL * panels(model.config.output_dim))
-            self.ends(model)
-        self.head |= {p.WIDE: wide, p.SIZE: self.state, p.DOUBLES: doubles, p.SHARED: scratch}
-        self.plan[: p.MODEL] = [self.head.get(field, 0) for field in range(p.MODEL)]
-
-    def done(self) -> Packed:
-        weights = aligned(self.filled)
-        np.concatenate(self.weights, out=weights)
-        self.plan[p.WEIGHTS], self.plan[p.WEIGHED] = weights.ctypes.data, weights.size
-        return Packed(self.plan, weights)
+        self.weights_size = 0
+        self.state_size = LINE  # the time has a cache line to itself
 
     def put(self, values: Array) -> int:
-        """Where the values lie among the weights."""
-        at, flat = self.filled, values.ravel().astype(np.float32)
+        """Add weights; return their offset."""
+        at, flat = self.weights_size, values.ravel().astype(np.float32)
         room = -(-flat.size // LINE) * LINE
         self.weights += [flat, np.zeros(room - flat.size, np.float32)]
-        self.filled += room
+        self.weights_size += room
         return at
 
-    def keep(self, *sizes: int) -> int:
-        """Where a state keeps so many numbers."""
-        at = self.state
-        self.state += -(-math.prod(sizes) // LINE) * LINE
+    def keep(self, *shape: int) -> int:
+        """Reserve room in the state; return its offset."""
+        at = self.state_size
+        self.state_size += -(-math.prod(shape) // LINE) * LINE
         return at
 
-    def linear(self, weight: Array, bias: Array | None) -> int:
-        return self.put(pack(weight, np.zeros(len(weight)) if bias is None else bias))
+    def layer(self, weight: Array, bias: Array | None) -> Layer:
+        at = self.put(pack(weight, np.zeros(len(weight)) if bias is None else bias))
+        return Layer(at, weight.shape[1], panels(len(weight)))
+
+    def linear(self, linear: nn.Linear) -> Layer:
+        return self.layer(double(linear.weight), None if linear.bias is None else double(linear.bias))
 
     def norm(self, norm: nn.LayerNorm) -> int:
         return self.put(np.concatenate([double(norm.weight), double(norm.bias)]))
 
-    def ends(self, model: StreamModel) -> None:
-        """Input projection and positions; head and scalers."""
-        inward, outward = model.input_scaler, model.output_scaler
-        self.head |= {p.HAS_EMBED: 1, p.HAS_HEAD: 1, p.INPUT: model.config.input_dim, p.OUTPUT: model.config.output_dim}
-        self.head[p.SCALER_AT] = self.put(np.concatenate([double(inward.mean), double(inward.scale)]))
-        self.head[p.EMBED_AT] = self.linear(double(model.input_proj.weight), double(model.input_proj.bias))
+    def ends(self, model: StreamModel) -> dict[str, Any]:
+        """Input scaler, projection and positions; head and output scaler."""
+        scaler, unscaler = model.input_scaler, model.output_scaler
+        fields: dict[str, Any] = {
+            "has_ends": 1,
+            "input_dim": model.config.input_dim,
+            "output_dim": model.config.output_dim,
+            "scaler_at": self.put(np.concatenate([double(scaler.mean), double(scaler.scale)])),
+            "input_proj": self.linear(model.input_proj),
+            "head": self.linear(model.head),
+            "unscaler_at": self.put(np.concatenate([double(unscaler.scale), double(unscaler.mean)])),
+        }
         if model.config.positions != "none":
-            self.head |= {p.POSITIONS: model.positions.num_positions}
-            self.head[p.TABLE_AT] = self.put(double(model.positions.table))
-        self.head[p.HEAD_AT] = self.linear(double(model.head.weight), double(model.head.bias))
-        self.head[p.RESTORE_AT] = self.put(np.concatenate([double(outward.scale), double(outward.mean)]))
+            fields |= {"positions": model.positions.num_positions}
+            fields |= {"positions_at": self.put(double(model.positions.table))}
+        return fields
 
-    def block(self, block: EncoderBlock | MultiheadAttention) -> dict[int, int]:
-        attn = block if isinstance(block, MultiheadAttention) else block.attention
-        record = self.attention(attn)
-        if isinstance(block, EncoderBlock):
-            record |= {p.HAS_REST: 1, p.PRE_NORM: int(block.pre_norm), p.INNER: block.linear1.out_features}
-            record |= {p.NORM1_AT: self.norm(block.norm1), p.NORM2_AT: self.norm(block.norm2)}
-            record[p.GELU] = int(block.activation is nn.functional.gelu)
-            record[p.IN_AT] = self.linear(double(block.linear1.weight), double(block.linear1.bias))
-            record[p.BACK_AT] = self.linear(double(block.linear2.weight), double(block.linear2.bias))
-        return record
+    def block(self, block: nn.Module) -> BlockPlan:
+        if isinstance(block, MultiheadAttention):
+            return self.attention(block)
+        assert isinstance(block, EncoderBlock)
+        return self.attention(block.attention)._replace(
+            has_feed_forward=1,
+            pre_norm=int(block.pre_norm),
+            gelu=int(block.activation is nn.functional.gelu),
+            norm1_at=self.norm(block.norm1),
+            norm2_at=self.norm(block.norm2),
+            linear1=self.linear(block.linear1),
+            linear2=self.linear(block.linear2),
+        )
 
-    def attention(self, attn: MultiheadAttention) -> dict[int, int]:
+    def attention(self, attn: MultiheadAttention) -> BlockPlan:
         cfg = attn.config
-        n, heads, dim, tile = cfg.window, cfg.num_heads, cfg.head_dim, p.lanes(cfg.num_heads)
-        assert cfg.record.kernel is not None  # as `unsupported` has made sure
-        width, kind = p.width(heads, dim), KINDS[cfg.record.kernel]
-        record = {p.KIND: kind, p.WINDOW: n, p.HEADS: heads, p.LANES: tile, p.WIDTH: width}
-        record[p.SCALE_AT] = self.put(np.array([cfg.scale, cfg.pinv_ridge]))
-        folded = self.fold and cfg.fixed and cfg.m <= dim
-        record[p.FOLDED] = int(folded)
-        weight, bias = _folded(attn) if folded else _plain(attn)
-        record |= {p.QKV_AT: self.linear(weight, bias), p.QKV: panels(len(weight))}
+        assert cfg.record.kernel is not None  # `unsupported` has made sure
+        heads, dim, kind = cfg.num_heads, cfg.head_dim, KINDS[cfg.record.kernel]
+        width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
-        record[p.OUT_AT] = self.linear(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias))
-        if kind != p.FIXED:
-            record[p.KEYS_AT] = self.keep(n, width)
-        record[p.VALUES_AT] = self.keep(n, width)
-        return record if kind == p.FULL else record | self.low_rank(attn, width, tile, folded)
+        plan = BlockPlan(
+            kind=kind,
+            window=cfg.window,
+            update_size=cfg.update_size,
+            groups=cfg.window // cfg.update_size,
+            heads=heads,
+            tile=p.lanes(heads),
+            width=width,
+            scale=cfg.scale,
+            folded=int(folded),
+            qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
+            out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
+            keys_at=0 if kind == p.FIXED else self.keep(cfg.window, width),
+            values_at=self.keep(cfg.window, width),
+        )
+        return plan if kind == p.FULL else self.low_rank(attn, plan)
 
-    def low_rank(self, attn: MultiheadAttention, width: int, tile: int, folded: bool) -> dict[int, int]:
-        cfg = attn.config
-        m = cfg.m
-        segments, part = segments_of(cfg), m * (2 * tile + width)
-        record = {p.LANDMARKS: m, p.SEGMENTS: segments, p.PART: -(-part // LINE) * LINE}
-        record[p.LONGEST] = -(-(cfg.window // cfg.update_size) // segments)
-        record[p.LOGITS_AT] = self.keep(cfg.window, m, tile)
-        record[p.PARTS_AT] = self.keep(TOTALS + segments + record[p.LONGEST], record[p.PART])
-        if cfg.fixed:
-            for field, landmarks in ((p.Q_TILDE_AT, attn.q_tilde), (p.K_TILDE_AT, attn.k_tilde)):
-                if not folded:
-                    record[field] = self.put(p.to_lanes(double(landmarks).transpose(1, 0, 2)))
-            record[p.GAMMA_AT] = self.put(p.spread(double(attn.gamma_pinv).transpose(1, 2, 0)))
-            return record
-        record |= {p.PINV: PINVS[cfg.pinv], p.ITERATIONS: cfg.pinv_iters}
-        record |= {p.Q_TILDE_AT: self.keep(m, width), p.K_TILDE_AT: self.keep(m, width)}
-        return record | {p.PENDING_AT: self.keep(2, width), p.GAMMA_AT: self.keep(m, m, tile)}
+    def low_rank(self, attn: MultiheadAttention, plan: BlockPlan) -> BlockPlan:
+        cfg, m, width, tile = attn.config, attn.config.m, plan.width, plan.tile
+        segments = segment_count(plan.groups)
+        longest, part_size = -(-plan.groups // segments), -(-m * (2 * tile + width) // LINE) * LINE
+        plan = plan._replace(
+            landmarks=m,
+            segments=segments,
+            longest_segment=longest,
+            part_size=part_size,
+            logits_at=self.keep(cfg.window, m, tile),
+            parts_at=self.keep(TOTALS + segments + longest, part_size),
+        )
+        if not cfg.fixed:
+            return plan._replace(
+                pinv=PINVS[cfg.pinv],
+                pinv_iters=cfg.pinv_iters,
+                pinv_ridge=cfg.pinv_ridge,
+                q_tilde_at=self.keep(m, width),
+                k_tilde_at=self.keep(m, width),
+                pending_at=self.keep(2, width),
+                gamma_pinv_at=self.keep(m, m, tile),
+            )
+        if not plan.folded:
+            q_tilde, k_tilde = (
+                self.put(p.to_lanes(double(landmarks).transpose(1, 0, 2))) for landmarks in (attn.q_tilde, attn.k_tilde)
+            )
+            plan = plan._replace(q_tilde_at=q_tilde, k_tilde_at=k_tilde)
+        return plan._replace(gamma_pinv_at=self.put(p.spread(double(attn.gamma_pinv).transpose(1, 2, 0))))
 
 
-def segments_of(cfg: AttentionConfig) -> int:
-    """K: as in torch, and one for a window of one group."""
-    groups = cfg.window // cfg.update_size
-    return cut(groups).segments if groups > 1 else 1
+def _scratch_floats(block: BlockPlan) -> int:
+    """Logits of the landmarks, Γ, or logits of the window for exact attention."""
+    tokens = 0 if block.kind == p.FIXED else block.window
+    return max(block.landmarks, block.landmarks**2, tokens) * block.tile
 
 
-def _projected(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:
+def _projections(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:
     """Weights [H, D, E] and biases [H, D] of q, k and v."""
     shape = (attn.config.num_heads, attn.config.head_dim)
     layers = (attn.q_proj, attn.k_proj, attn.v_proj)
@@ -193,18 +218,19 @@ def _projected(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:
 
 
 def _plain(attn: MultiheadAttention) -> tuple[Array, Array]:
-    """The rows of [q, k, v]."""
-    weights, biases = _projected(attn)
+    """Weight and bias of the projection to [q, k, v]."""
+    weights, biases = _projections(attn)
     rows = [p.to_lanes(np.moveaxis(weight, -1, 0)).T for weight in weights]
     return np.concatenate(rows), np.concatenate([p.to_lanes(bias) for bias in biases])
 
 
 def _folded(attn: MultiheadAttention) -> tuple[Array, Array]:
-    """The rows of [δ, β, v]: with fixed landmarks nothing needs q and k but their products with the landmarks.
+    """Weight and bias of the projection to [δ, β, v], in float64.
 
-    Where those are fewer numbers they are projected to at once. In float64, so that nothing is lost.
+    With fixed landmarks, q and k are needed only for their products with the landmarks. The products of those with the
+    weights of q and k are computed here once.
     """
-    (q, k, v), (q_bias, k_bias, v_bias) = _projected(attn)
+    (q, k, v), (q_bias, k_bias, v_bias) = _projections(attn)
     rows, biases = [], []
     for landmarks, weight, bias in ((attn.q_tilde, k, k_bias), (attn.k_tilde, q, q_bias)):
         scaled = double(landmarks) * attn.config.scale  # [H, m, D]
@@ -217,10 +243,10 @@ def _folded(attn: MultiheadAttention) -> tuple[Array, Array]:
 def aligned(size: int, dtype: Any = np.float32) -> Array:
     """Zeros that begin at a cache line."""
     item = np.dtype(dtype).itemsize
-    held = np.empty(size * item + 64, np.uint8)  # not zeros: NumPy asks for huge pages here, and not there
-    held[...] = 0
-    start = -held.ctypes.data % 64
-    return held[start : start + size * item].view(dtype)
+    raw = np.empty(size * item + 64, np.uint8)  # not np.zeros: NumPy requests huge pages for np.empty only
+    raw[...] = 0
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size * item].view(dtype)
 
 
 def double(x: Tensor) -> Array:

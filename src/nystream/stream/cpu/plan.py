@@ -1,91 +1,112 @@
-"""Where everything lies: the fields of the plan that the kernels read.
+"""The plan of a model: its sizes, and where its weights and the state of a stream are in memory.
 
-A plan is one array of int64: the model's fields, then those of each block, BLOCK numbers apart. Weights, state and
-scratch are arrays of float32; every field that ends in _AT is a place in one of them. A plan says all that the kernels
-need to know of a model, so they are compiled once, for every model there is.
+The kernels read plans as records (`memory.model_at`, `memory.block_at`). A plan is all they know about a model, so
+they are compiled once for all models. Weights, state and scratch memory are float32; a field that ends in `_at` is an
+offset into the weights or into the state.
 
-Lanes. A head's width may be anything, so the vectors run across the heads: number x of head h lies at
-(x // g) · T + (x mod g) · H + h, where T = lcm(H, 8) and g = T / H. A tile of T numbers holds g numbers of every head,
-so a vector of eight lanes meets the same eight heads in every tile. What belongs to a head and a landmark is held once
-for each lane of a tile. With 8 or 16 heads, g = 1: nothing is held twice.
+Lanes. Heads may have any width, so vectors run across heads: number x of head h is at
+(x // g) · T + (x mod g) · H + h, where T = lcm(H, 8) and g = T / H. A tile of T numbers has g numbers of every head, so
+a vector of eight lanes meets the same eight heads in every tile. A number that belongs to a head, such as a logit, is
+repeated in every lane of that head. With 8 or 16 heads, g = 1 and nothing is repeated.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-(
-    COUNT,  # blocks
-    TOGETHER,  # r
-    INPUT,
-    OUTPUT,
-    EMBED,  # E
-    STRIDE,  # of a row of the embedding in scratch
-    WIDE,  # stride of a row of what a block makes of it: projections, the inner layer
-    HAS_EMBED,
-    HAS_NORM,
-    HAS_HEAD,
-    POSITIONS,  # P, 0 for none
-    SCALER_AT,  # mean, scale
-    EMBED_AT,
-    TABLE_AT,
-    NORM_AT,
-    HEAD_AT,
-    RESTORE_AT,  # scale, mean
-    EPS_AT,
-    SIZE,  # of a stream's state; its first two places hold the time, an int64
-    DOUBLES,  # float64 that the scratch memory begins with
-    SHARED,  # float32 of it beside what each row has to itself
-    WEIGHTS,  # the address of the weights: one array less to be handed over at every step
-    WEIGHED,  # how many there are
-) = range(23)
-MODEL = 23
+FIXED, CONTINUAL, FULL = range(3)  # kinds of attention
+NEWTON, RIDGE, NONE = range(3)  # kinds of inverse
 
-(
-    KIND,
-    WINDOW,  # n
-    HEADS,  # H
-    LANES,  # T
-    WIDTH,  # of the numbers of all heads, in tiles
-    LANDMARKS,  # m
-    FOLDED,  # whether the projections give logits at once
-    SEGMENTS,  # K
-    LONGEST,  # L
-    PART,  # size of one part
-    KEYS_AT,
-    VALUES_AT,
-    LOGITS_AT,
-    PARTS_AT,
-    Q_TILDE_AT,  # in the weights where they are fixed, in the state where they are not
-    K_TILDE_AT,
-    PENDING_AT,
-    GAMMA_AT,
-    HAS_REST,  # whether norms and a feed-forward go with the attention
-    PRE_NORM,
-    NORM1_AT,
-    QKV_AT,
-    QKV,  # panels
-    OUT_AT,
-    NORM2_AT,
-    INNER,  # width of the feed-forward
-    IN_AT,
-    BACK_AT,
-    GELU,
-    PINV,
-    ITERATIONS,
-    SCALE_AT,  # 1 / √D, λ
-) = range(32)
-BLOCK = 32
 
-FIXED, CONTINUAL, FULL = range(3)
-NEWTON, RIDGE, NONE = range(3)
+class Layer(NamedTuple):
+    """A dense layer, packed by `dense.pack`."""
+
+    at: int = 0
+    inputs: int = 0
+    panels: int = 0
+
+
+class BlockPlan(NamedTuple):
+    """One block of a model. Landmarks and Γ† are weights if they are fixed, part of the state if continual."""
+
+    kind: int = FULL
+    window: int = 0  # n
+    update_size: int = 1  # r
+    groups: int = 0  # N = n / r
+    heads: int = 0  # H
+    tile: int = 0  # T
+    width: int = 0  # numbers of all heads, in whole tiles
+    scale: float = 0.0  # 1 / √D
+    landmarks: int = 0  # m
+    folded: int = 0  # whether the projections give logits instead of queries and keys
+    segments: int = 0  # K
+    longest_segment: int = 0  # L, in groups
+    part_size: int = 0
+    keys_at: int = 0
+    values_at: int = 0
+    logits_at: int = 0
+    parts_at: int = 0
+    q_tilde_at: int = 0
+    k_tilde_at: int = 0
+    pending_at: int = 0
+    gamma_pinv_at: int = 0
+    pinv: int = NONE
+    pinv_iters: int = 0
+    pinv_ridge: float = 0.0
+    qkv: Layer = Layer()
+    out: Layer = Layer()
+    has_feed_forward: int = 0  # and norms; an attention alone has neither
+    pre_norm: int = 0
+    gelu: int = 0
+    norm1_at: int = 0
+    norm2_at: int = 0
+    linear1: Layer = Layer()
+    linear2: Layer = Layer()
+
+
+class ModelPlan(NamedTuple):
+    """The model around the blocks."""
+
+    weights: int  # address
+    blocks: int  # address of the first block's plan
+    depth: int  # number of blocks
+    update_size: int  # r
+    input_dim: int
+    output_dim: int
+    embed_dim: int
+    stride: int  # of rows of embed_dim numbers in scratch memory
+    wide_stride: int  # of rows of projections, attention outputs and hidden units
+    state_size: int  # of a stream, in float32; the first eight bytes are its time, an int64
+    scratch_floats: int  # scratch memory of an attention
+    scratch_doubles: int
+    norm_eps: float
+    has_ends: int = 0  # input projection and head
+    positions: int = 0  # P, or 0 if there are none
+    scaler_at: int = 0  # mean, scale
+    positions_at: int = 0
+    input_proj: Layer = Layer()
+    has_norm: int = 0
+    norm_at: int = 0
+    head: Layer = Layer()
+    unscaler_at: int = 0  # scale, mean
+
+
+def _record(plan: type[Any]) -> np.dtype[Any]:
+    kinds: dict[type[Any], Any] = {int: np.int64, float: np.float32}
+    fields = [(name, kinds.get(kind) or LAYER) for name, kind in get_type_hints(plan).items()]
+    return np.dtype(fields, align=True)
+
+
+LAYER = _record(Layer)
+BLOCK = _record(BlockPlan)
+MODEL = _record(ModelPlan)
 
 
 def lanes(heads: int) -> int:
-    """T: the least number of lanes that both the heads and a vector of eight divide."""
+    """T: the smallest multiple of both the number of heads and eight."""
     return math.lcm(heads, 8)
 
 
@@ -96,7 +117,7 @@ def width(heads: int, head_dim: int) -> int:
 
 
 def places(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
-    """[H, D]: where each number lies."""
+    """[H, D]: where each number is."""
     tile = lanes(heads)
     x = np.arange(head_dim)
     group = tile // heads
@@ -104,7 +125,7 @@ def places(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
 
 
 def to_lanes(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """[..., H, D] -> [..., width], zero where a tile has room to spare."""
+    """[..., H, D] -> [..., width], with zeros where the last tile is not full."""
     *lead, heads, dim = x.shape
     out = np.zeros((*lead, width(heads, dim)), x.dtype)
     out[..., places(heads, dim)] = x
@@ -112,11 +133,11 @@ def to_lanes(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def from_lanes(x: np.ndarray[Any, Any], heads: int, head_dim: int) -> np.ndarray[Any, Any]:
-    """The inverse."""
+    """[..., width] -> [..., H, D]."""
     return np.ascontiguousarray(x[..., places(heads, head_dim)])
 
 
 def spread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """[..., H] -> [..., T]: a number of each head, in every lane of a tile."""
+    """[..., H] -> [..., T]: each head's number in every lane of that head."""
     heads = x.shape[-1]
     return x[..., np.arange(lanes(heads)) % heads]

@@ -1,11 +1,11 @@
-"""Vectors as values in compiled code.
+"""Explicit vectors in compiled code.
 
-LLVM's own vectoriser wants long loops of a known stride, and gives up on a head of 12. Here a kernel says what it
-means: `load8(a, i)` is eight numbers, `x * a + y` one fused instruction on all of them. Sixteen or eight lanes are
-written whatever the machine has; LLVM cuts them to its registers.
+LLVM's auto-vectorizer needs long loops with a known stride and gives up on heads of width 12. So vectors are explicit
+here: `load8(p)` is eight numbers, and `x * a + y` one fused instruction on all of them. Vectors have eight or sixteen
+lanes on every machine; LLVM splits them to fit its registers.
 
-The order of every sum is written out and kept: multiply and add may fuse, nothing else is rearranged. So a row gives
-the same bits alone and in a batch.
+Sums are evaluated in the order in which they are written: a multiply and an add may be fused, but nothing else is
+rearranged, so a row gives the same bits alone and in a batch.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 FUSE = ("contract",)
 
-# Without the global lock, and without Python's checks of a division by zero.
+# Without the global interpreter lock, and without Python's check for division by zero.
 KERNEL = {"nogil": True, "error_model": "numpy"}
-# Called by other kernels only: there is no entry for Python, which would have to be compiled, too.
+# Called by other kernels only: compiling an entry point for Python would take extra time.
 INNER = KERNEL | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 compiled = njit(**INNER)
 
-# Merged into its caller before anything is compiled: every function that calls others has all of their code optimised
-# once more, so the fewer of those the better.
+# Inlined by Numba before compilation. The code of a callee is optimized again in every compiled caller, so fewer levels
+# of calls compile faster.
 merged = njit(**INNER, inline="always")
 
 
 def cached(function: Any) -> Any:
-    """Called by Python, and kept on disk for the next process, where there is a folder to keep it in."""
+    """Compile a function that Python calls, and cache it on disk if there is a writable folder."""
     try:
         return njit(**KERNEL, cache=True)(function)
-    except RuntimeError:  # a read-only installation, and no home: compiled anew by every process
+    except RuntimeError:  # a read-only installation and no home folder: every process compiles it
         return njit(**KERNEL)(function)
 
 
 class Vector(types.Type):
-    """So many lanes of float32 or float64."""
+    """The type of a vector of float32 or float64."""
 
     def __init__(self, element: types.Float, lanes: int) -> None:
         self.element, self.lanes = element, lanes
@@ -53,11 +53,6 @@ class Vector(types.Type):
     def ir(self) -> ir.VectorType:
         return ir.VectorType(ir.FloatType() if self.element == types.float32 else ir.DoubleType(), self.lanes)
 
-    @property
-    def suffix(self) -> str:
-        """As LLVM's intrinsics name it."""
-        return f"v{self.lanes}f{self.element.bitwidth}"
-
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
@@ -65,22 +60,17 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.ir)
 
 
-def _place(context: Any, builder: Any, kind: types.Array, array: Any, index: Any, *, to: ir.Type) -> Any:
-    data = cgutils.create_struct_proxy(kind)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [index]), to.as_pointer())
-
-
 def _loader(lanes: int) -> Any:
     @intrinsic
-    def load(typing: Any, array: Any, index: Any) -> Any:
-        vector = Vector(array.dtype, lanes)
+    def load(typing: Any, pointer: Any) -> Any:
+        vector = Vector(pointer.dtype, lanes)
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            loaded = builder.load(_place(context, builder, signature.args[0], *args, to=vector.ir), typ=vector.ir)
-            loaded.align = array.dtype.bitwidth // 8  # rows of any width may follow each other
+            loaded = builder.load(builder.bitcast(args[0], vector.ir.as_pointer()), typ=vector.ir)
+            loaded.align = pointer.dtype.bitwidth // 8  # rows may have any width, so vectors begin anywhere
             return loaded
 
-        return vector(array, types.intp), generate
+        return vector(pointer), generate
 
     return load
 
@@ -106,7 +96,7 @@ splat8, splat16 = _splatter(8), _splatter(16)
 
 @intrinsic
 def apart(typing: Any) -> Any:
-    """Keeps the function that says so out of its callers: inlined, a kernel would take minutes to compile."""
+    """Prevent LLVM from inlining the function that calls this: compiling would take minutes."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.function.attributes.add("noinline")
@@ -116,75 +106,36 @@ def apart(typing: Any) -> Any:
 
 
 @intrinsic
-def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
+def store(typing: Any, pointer: Any, vector: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], args[0], args[1], to=vector.ir)
-        builder.store(args[2], place).align = array.dtype.bitwidth // 8
+        place = builder.bitcast(args[0], vector.ir.as_pointer())
+        builder.store(args[1], place).align = pointer.dtype.bitwidth // 8
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, vector), generate
+    return types.void(pointer, vector), generate
 
 
 @intrinsic
-def load_count(typing: Any, array: Any, index: Any) -> Any:
-    """The int64 that lies in an array of floats."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        whole = ir.IntType(64)
-        loaded = builder.load(_place(context, builder, signature.args[0], *args, to=whole), typ=whole)
-        loaded.align = 4
-        return loaded
-
-    return types.int64(array, types.intp), generate
-
-
-@intrinsic
-def store_count(typing: Any, array: Any, index: Any, count: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _place(context, builder, signature.args[0], args[0], args[1], to=ir.IntType(64))
-        builder.store(args[2], place).align = 4
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.int64), generate
-
-
-@intrinsic
-def _prefetch(typing: Any, array: Any, index: Any) -> Any:
+def _prefetch(typing: Any, pointer: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        place = builder.bitcast(_place(context, builder, signature.args[0], *args, to=ir.FloatType()), byte)
-        builder.call(function, [place, *(ir.Constant(number, n) for n in (0, 2, 1))])  # to read, into the outer caches
+        to_read_into_outer_caches = [ir.Constant(number, n) for n in (0, 2, 1)]
+        builder.call(function, [builder.bitcast(args[0], byte), *to_read_into_outer_caches])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
-
-
-def _pointer_maker(element: types.Float) -> Any:
-    @intrinsic
-    def pointer(typing: Any, address: Any) -> Any:
-        kind = types.CPointer(element)
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(kind))
-
-        return kind(types.int64), generate
-
-    return pointer
-
-
-floats_at, doubles_at = _pointer_maker(types.float32), _pointer_maker(types.float64)
+    return types.void(pointer), generate
 
 
 def _give_vectors(symbol: Any, name: str) -> None:
-    """An operator of Python's on vectors: one instruction, where an overload would be a function to inline."""
+    """Define an operator on vectors as one instruction; an overload would be a function that has to be inlined."""
 
     @infer_global(symbol)
     class _Typed(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
-            alike = len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]
-            return args[0](*args) if alike else None
+            same_type = len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]
+            return args[0](*args) if same_type else None
 
     @lower_builtin(symbol, Vector, Vector)
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -202,7 +153,7 @@ for _symbol, _name in (
 
 @intrinsic
 def larger(typing: Any, a: Any, b: Any) -> Any:
-    """a where it is greater, else b: a NaN in b stays one."""
+    """a where a > b, else b, so a NaN in b is kept."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -222,22 +173,22 @@ def below(typing: Any, x: Any, limit: Any, then: Any, other: Any) -> Any:
 
 @intrinsic
 def total(typing: Any, vector: Any) -> Any:
-    """The sum of the lanes, by halves."""
+    """The sum of the lanes, adding halves."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (held,), lanes = args, vector.lanes
+        (sums,), lanes = args, vector.lanes
         while lanes > 1:
             lanes //= 2
             halves = [ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(s, s + lanes))) for s in (0, lanes)]
-            held = builder.fadd(*(builder.shuffle_vector(held, held, half) for half in halves))
-        return builder.extract_element(held, ir.Constant(ir.IntType(32), 0))
+            sums = builder.fadd(*(builder.shuffle_vector(sums, sums, half) for half in halves))
+        return builder.extract_element(sums, ir.Constant(ir.IntType(32), 0))
 
     return vector.element(vector), generate
 
 
 @intrinsic
 def _power_of_two(typing: Any, shifted: Any) -> Any:
-    """2ⁿ from n + 1.5 · 2²³, whose last bits are those of n."""
+    """2ⁿ from n + 1.5 · 2²³, whose lowest bits are those of n."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         whole = ir.VectorType(ir.IntType(32), shifted.lanes)
@@ -249,23 +200,23 @@ def _power_of_two(typing: Any, shifted: Any) -> Any:
 
 SHIFT = np.float32(1.5 * 2**23)
 LOG2_E = np.float32(1 / np.log(2))
-LN2_HIGH = np.float32(0.693359375)  # few bits: times a whole number it is exact
+LN2_HIGH = np.float32(0.693359375)  # few bits, so its product with an integer is exact
 LN2_LOW = np.float32(np.log(2) - 0.693359375)
-LEAST = np.float32(-87.3)  # below it a float32 has no more room for its exponent
+EXP_MIN = np.float32(-87.3)  # below this, exp is not a normal float32
 C2, C3, C4, C5, C6, C7 = (np.float32(1.0 / f) for f in (2, 6, 24, 120, 720, 5040))
 
 
 @compiled
 def exp(x: Any) -> Any:
-    """eˣ of eight float32 that are not above 0, to 2 units in the last place; 0 below −87.3; NaN stays NaN.
+    """eˣ of eight float32 x <= 0, to within 2 units in the last place; 0 below −87.3; NaN stays NaN.
 
-    x = n ln 2 + f with |f| <= ln 2 / 2, and eᶠ by its series: seven terms leave 5e-9.
+    x = n ln 2 + f with |f| <= ln 2 / 2, and eᶠ is a series of seven terms with an error of 5e-9.
     """
     shift = splat8(SHIFT)
-    held = below(x, splat8(LEAST), splat8(LEAST), x)
-    shifted = held * splat8(LOG2_E) + shift
+    clamped = below(x, splat8(EXP_MIN), splat8(EXP_MIN), x)
+    shifted = clamped * splat8(LOG2_E) + shift
     n = shifted - shift
-    f = held - n * splat8(LN2_HIGH) - n * splat8(LN2_LOW)
+    f = clamped - n * splat8(LN2_HIGH) - n * splat8(LN2_LOW)
     series = f * splat8(C7) + splat8(C6)
     series = series * f + splat8(C5)
     series = series * f + splat8(C4)
@@ -273,11 +224,11 @@ def exp(x: Any) -> Any:
     series = series * f + splat8(C2)
     one = splat8(np.float32(1.0))
     series = (series * f + one) * f + one
-    return below(x, splat8(LEAST), splat8(np.float32(0.0)), series * _power_of_two(shifted))
+    return below(x, splat8(EXP_MIN), splat8(np.float32(0.0)), series * _power_of_two(shifted))
 
 
 @compiled
-def prefetch(array: Any, at: int, size: int) -> None:
-    """Ask for so many float32, a cache line at a time, without waiting for them."""
-    for line in range(at, at + size, 16):
-        _prefetch(array, line)
+def prefetch(pointer: Any, size: int) -> None:
+    """Request `size` float32, one cache line at a time, without waiting for them."""
+    for line in range(0, size, 16):
+        _prefetch(pointer + line)

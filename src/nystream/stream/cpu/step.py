@@ -1,227 +1,186 @@
-"""The whole model's step: from tokens to outputs, for a few streams at once, in one compiled call.
+"""One step of a whole model, from tokens to outputs, for several streams in one compiled call.
 
-The dense layers take the rows of all the streams together, so that many rows share one reading of the weights; the
-attentions take one stream after the other.
+Dense layers run on the rows of all streams together, so that they share each load of the weights; attentions run on
+one stream after another.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
-
-from numba import carray
+from typing import Any, NamedTuple
 
 from nystream.stream.cpu import sliding
 from nystream.stream.cpu.attention import attention
 from nystream.stream.cpu.dense import PANEL, dense
-from nystream.stream.cpu.plan import (
-    BACK_AT,
-    BLOCK,
-    COUNT,
-    DOUBLES,
-    EMBED,
-    EMBED_AT,
-    EPS_AT,
-    FULL,
-    GELU,
-    HAS_EMBED,
-    HAS_HEAD,
-    HAS_NORM,
-    HAS_REST,
-    HEAD_AT,
-    IN_AT,
-    INNER,
-    INPUT,
-    KIND,
-    LANDMARKS,
-    MODEL,
-    NORM1_AT,
-    NORM2_AT,
-    NORM_AT,
-    OUT_AT,
-    OUTPUT,
-    POSITIONS,
-    PRE_NORM,
-    QKV,
-    QKV_AT,
-    RESTORE_AT,
-    SCALER_AT,
-    SHARED,
-    SIZE,
-    STRIDE,
-    TABLE_AT,
-    TOGETHER,
-    WEIGHED,
-    WEIGHTS,
-    WIDE,
-    WIDTH,
-)
+from nystream.stream.cpu.memory import Rows, Scratch, block_at, doubles_at, floats_at, ints_at, model_at, pointer_to
+from nystream.stream.cpu.plan import BLOCK, FULL
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
-from nystream.stream.cpu.simd import (
-    apart,
-    cached,
-    compiled,
-    doubles_at,
-    floats_at,
-    load_count,
-    merged,
-    store_count,
-)
+from nystream.stream.cpu.simd import apart, cached, compiled, merged
+
+BLOCK_BYTES = BLOCK.itemsize
+
+
+class Batch(NamedTuple):
+    """Streams low ... high − 1 of an array of addresses of states."""
+
+    addresses: Any
+    low: int
+    high: int
+
+
+class Work(NamedTuple):
+    """Scratch memory of a step: a row per token in each of the first four, and what one attention needs."""
+
+    x: Rows  # the input of a block, then its output
+    branch: Rows  # x after a norm, or what is added to x
+    wide: Rows  # projections, or hidden units
+    heads: Rows  # outputs of the attention
+    scratch: Scratch
 
 
 @compiled
-def _state(plan: Any, addresses: Any, stream: int) -> Any:
-    return carray(floats_at(addresses[stream]), (plan[SIZE],))
-
-
-@compiled
-def _embed(w: Any, plan: Any, addresses: Any, low: int, high: int, x: Any, z: Any, at: int, scaled: int) -> None:
-    """Tokens as rows of the embedding, at `at`."""
+def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
+    """Write the embeddings of the tokens to work.x."""
     apart()
-    inputs, r, width, stride, across = plan[INPUT], plan[TOGETHER], plan[EMBED], plan[STRIDE], plan[WIDE]
-    rows, first = (high - low) * r, low * r
+    inputs, r, width, out = plan.input_dim, plan.update_size, plan.embed_dim, work.x
+    rows = (batch.high - batch.low) * r
+    tokens = x + batch.low * r * inputs
     for i in range(rows):
-        if plan[HAS_EMBED] == 1:
-            scale(x, (first + i) * inputs, w, plan[SCALER_AT], inputs, z, scaled + i * across)
+        if plan.has_ends == 1:
+            scale(tokens + i * inputs, w + plan.scaler_at, inputs, work.wide.first + i * work.wide.stride)
         else:
-            copy(x, (first + i) * inputs, z, at + i * stride, inputs)
-    if plan[HAS_EMBED] == 1:
-        dense(w, plan[EMBED_AT], inputs, stride // PANEL, z, scaled, across, z, at, stride, rows)
-    if plan[POSITIONS]:
+            copy(tokens + i * inputs, out.first + i * out.stride, inputs)
+    if plan.has_ends == 1:
+        dense(w, plan.input_proj, work.wide, out, rows)
+    if plan.positions:
         for i in range(rows):
-            time = load_count(_state(plan, addresses, low + i // r), 0) + i % r
-            add(w, plan[TABLE_AT] + time % plan[POSITIONS] * width, z, at + i * stride, width)
+            time = ints_at(batch.addresses[batch.low + i // r])[0] + i % r
+            add(w + (plan.positions_at + time % plan.positions * width), out.first + i * out.stride, width)
 
 
 @compiled
-def memory(plan: Any, room: int, size: int) -> tuple[Any, Any, Any]:
-    """The weights, and the scratch memory at an address: `size` float32, and float64 for inverses."""
-    doubles = plan[DOUBLES]
-    w = carray(floats_at(plan[WEIGHTS]), (plan[WEIGHED],))
-    return w, carray(floats_at(room + 8 * doubles), (size,)), carray(doubles_at(room), (doubles,))
-
-
-@compiled
-def _norm(w: Any, plan: Any, at: int, z: Any, source: int, target: int, rows: int) -> None:
+def _norm(plan: Any, weight: Any, source: Rows, target: Rows, rows: int) -> None:
     for i in range(rows):
-        move = i * plan[STRIDE]
-        layer_norm(w, at, plan[EMBED], w[plan[EPS_AT]], z, source + move, z, target + move)
+        row, out = source.first + i * source.stride, target.first + i * target.stride
+        layer_norm(weight, plan.embed_dim, plan.norm_eps, row, out)
 
 
 @merged
-def _block(w: Any, plan: Any, b: int, addresses: Any, low: int, high: int, z: Any, x: int, seen: int, wide: int,
-           rows_out: int, room: int, d: Any) -> None:  # fmt: skip
-    """x at z[x] becomes the block's output, in place."""
-    r, width, stride, across = plan[TOGETHER], plan[EMBED], plan[STRIDE], plan[WIDE]
-    rows, pre, rest = (high - low) * r, plan[b + PRE_NORM] == 1, plan[b + HAS_REST] == 1
+def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
+    """Replace the rows of work.x by the output of a block."""
+    r, x, branch, wide = plan.update_size, work.x, work.branch, work.wide
+    rows, pre, feed_forward = (batch.high - batch.low) * r, block.pre_norm == 1, block.has_feed_forward == 1
     source = x
-    if rest and pre:
-        _norm(w, plan, plan[b + NORM1_AT], z, x, seen, rows)
-        source = seen
-    dense(w, plan[b + QKV_AT], width, plan[b + QKV], z, source, stride, z, wide, across, rows)
-    for stream in range(low, high):
-        s = _state(plan, addresses, stream)
-        if stream + 1 < high and plan[b + KIND] != FULL:
-            after = _state(plan, addresses, stream + 1)
-            sliding.prefetch_push(after, plan, b, load_count(after, 0) // r, r, False)
-        move = (stream - low) * r * across
-        attention(s, w, plan, b, load_count(s, 0), r, z, wide + move, across, rows_out + move, room, d)
-    panels = stride // PANEL
-    dense(w, plan[b + OUT_AT], plan[b + WIDTH], panels, z, rows_out, across, z, seen, stride, rows)
-    if not rest:
-        copy(z, seen, z, x, rows * stride)
+    if feed_forward and pre:
+        _norm(plan, w + block.norm1_at, x, branch, rows)
+        source = branch
+    dense(w, block.qkv, source, wide, rows)
+    for stream in range(batch.low, batch.high):
+        if stream + 1 < batch.high and block.kind != FULL:
+            after = batch.addresses[stream + 1]
+            sliding.prefetch_push(block, floats_at(after), ints_at(after)[0] // r, False)
+        address, first = batch.addresses[stream], (stream - batch.low) * r * wide.stride
+        attention(
+            block, floats_at(address), ints_at(address)[0], w, Rows(wide.first + first, wide.stride),
+            Rows(work.heads.first + first, wide.stride), work.scratch,
+        )  # fmt: skip
+    dense(w, block.out, work.heads, branch, rows)
+    if not feed_forward:
+        copy(branch.first, x.first, rows * x.stride)
         return
-    add(z, seen, z, x, rows * stride)
+    add(branch.first, x.first, rows * x.stride)
     source = x
     if pre:
-        _norm(w, plan, plan[b + NORM2_AT], z, x, seen, rows)
-        source = seen
+        _norm(plan, w + block.norm2_at, x, branch, rows)
+        source = branch
     else:
-        _norm(w, plan, plan[b + NORM1_AT], z, x, x, rows)
-    inner = -(-plan[b + INNER] // PANEL)
-    dense(w, plan[b + IN_AT], width, inner, z, source, stride, z, wide, across, rows)
+        _norm(plan, w + block.norm1_at, x, x, rows)
+    dense(w, block.linear1, source, wide, rows)
     for i in range(rows):
-        if plan[b + GELU] == 1:
-            gelu(z, wide + i * across, inner * PANEL)
+        if block.gelu == 1:
+            gelu(wide.first + i * wide.stride, block.linear1.panels * PANEL)
         else:
-            relu(z, wide + i * across, inner * PANEL)
-    dense(w, plan[b + BACK_AT], plan[b + INNER], panels, z, wide, across, z, seen, stride, rows)
-    add(z, seen, z, x, rows * stride)
+            relu(wide.first + i * wide.stride, block.linear1.panels * PANEL)
+    dense(w, block.linear2, wide, branch, rows)
+    add(branch.first, x.first, rows * x.stride)
     if not pre:
-        _norm(w, plan, plan[b + NORM2_AT], z, x, x, rows)
+        _norm(plan, w + block.norm2_at, x, x, rows)
 
 
 @merged
-def _run(plan: Any, w: Any, addresses: Any, low: int, high: int, x: Any, y: Any, z: Any, d: Any) -> None:
-    """Streams low ... high − 1: rows of x in, rows of y out."""
-    r, stride, across = plan[TOGETHER], plan[STRIDE], plan[WIDE]
-    rows = (high - low) * r
-    at, seen, wide = 0, rows * stride, 2 * rows * stride
-    rows_out, room = wide + rows * across, wide + 2 * rows * across
-    _embed(w, plan, addresses, low, high, x, z, at, wide)
-    for block in range(plan[COUNT]):
-        _block(w, plan, MODEL + block * BLOCK, addresses, low, high, z, at, seen, wide, rows_out, room, d)
-    if plan[HAS_NORM] == 1:
-        _norm(w, plan, plan[NORM_AT], z, at, at, rows)
-    outputs, first = plan[OUTPUT], low * r
-    if plan[HAS_HEAD] == 1:
-        panels, restore = -(-outputs // PANEL), plan[RESTORE_AT]
-        dense(w, plan[HEAD_AT], plan[EMBED], panels, z, at, stride, z, wide, across, rows)
+def _run(plan: Any, w: Any, batch: Batch, work: Work, x: Any, y: Any) -> None:
+    """Read the tokens of a batch from x, and write their outputs to y."""
+    r, outputs, hidden, wide = plan.update_size, plan.output_dim, work.x, work.wide
+    rows = (batch.high - batch.low) * r
+    _embed(plan, w, batch, x, work)
+    for index in range(plan.depth):
+        _block(plan, block_at(plan.blocks + index * BLOCK_BYTES), w, batch, work)
+    if plan.has_norm == 1:
+        _norm(plan, w + plan.norm_at, hidden, hidden, rows)
+    out = y + batch.low * r * outputs
+    if plan.has_ends == 1:
+        dense(w, plan.head, hidden, wide, rows)
+        scales = w + plan.unscaler_at
+        means = scales + outputs
         for i in range(rows):
             for k in range(outputs):
-                y[(first + i) * outputs + k] = z[wide + i * across + k] * w[restore + k] + w[restore + outputs + k]
+                out[i * outputs + k] = wide.first[i * wide.stride + k] * scales[k] + means[k]
     else:
         for i in range(rows):
-            copy(z, at + i * stride, y, (first + i) * outputs, outputs)
-    for stream in range(low, high):
-        s = _state(plan, addresses, stream)
-        store_count(s, 0, load_count(s, 0) + r)
+            copy(hidden.first + i * hidden.stride, out + i * outputs, outputs)
+    for stream in range(batch.low, batch.high):
+        ints_at(batch.addresses[stream])[0] += r
 
 
 def _digest() -> str:
-    """Of the sources of all kernels."""
+    """Hash the source code of all kernels."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _entries(digest: str) -> tuple[Any, ...]:
-    """What Python calls, cached on disk.
+    """The functions that Python calls, cached on disk.
 
-    Numba looks at the date of one file to tell whether what it cached is still good; a kernel is made of several. So
-    their digest is part of each function, and with it of the key that the cache goes by.
+    Numba decides by the date of one file whether its cache is valid, but the kernels are in several files. Their digest
+    is therefore a variable of each function, and so part of the key of the cache.
     """
 
     @cached
-    def push(plan: Any, room: int, times: int, addresses: Any, low: int, high: int, x: Any, y: Any) -> bool:
-        """Streams low ... high − 1 of a batch; False, and nothing touched, if one of their tokens is not finite.
+    def push(plan_at: int, room: int, times: int, addresses: Any, low: int, high: int, x: Any, y: Any) -> bool:
+        """Step streams low ... high − 1 of a batch; return False, with nothing changed, if a token is not finite.
 
-        All that runs often is in this one function, so that there is one to compile; `times` is for timing it.
+        This is the only large function, so that there is only one to compile. `times` is for measurements.
         """
-        size = plan[TOGETHER] * plan[INPUT]
-        if len(digest) == 0 or not finite(x, low * size, high * size):
+        plan = model_at(plan_at)
+        tokens, outputs, size = pointer_to(x), pointer_to(y), plan.update_size * plan.input_dim
+        if len(digest) == 0 or not finite(tokens + low * size, (high - low) * size):
             return False
-        rows = (high - low) * plan[TOGETHER]
-        w, z, d = memory(plan, room, 2 * rows * (plan[STRIDE] + plan[WIDE]) + plan[SHARED])
+        rows, narrow, wide = (high - low) * plan.update_size, plan.stride, plan.wide_stride
+        hidden = floats_at(room + 8 * plan.scratch_doubles)
+        branch = hidden + rows * narrow
+        projected = branch + rows * narrow
+        heads = projected + rows * wide
+        scratch = Scratch(heads + rows * wide, doubles_at(room))
+        work = Work(Rows(hidden, narrow), Rows(branch, narrow), Rows(projected, wide), Rows(heads, wide), scratch)
         for _ in range(times):
-            _run(plan, w, addresses, low, high, x, y, z, d)
+            _run(plan, floats_at(plan.weights), Batch(addresses, low, high), work, tokens, outputs)
         return True
 
     @cached
     def all_finite(x: Any) -> bool:
-        return len(digest) > 0 and finite(x, 0, x.shape[0])
+        return len(digest) > 0 and finite(pointer_to(x), x.shape[0])
 
     @cached
-    def rebuild(plan: Any, address: Any) -> None:
-        """All that follows from the rings of a stream that was written to."""
-        s = _state(plan, address, 0)
-        count, r = load_count(s, 0), plan[TOGETHER]
-        if len(digest) == 0 or count == 0:
+    def rebuild(plan_at: int, address: int) -> None:
+        """Compute everything that follows from the rings of a state."""
+        plan, time = model_at(plan_at), ints_at(address)[0]
+        if len(digest) == 0 or time == 0:
             return
-        for block in range(plan[COUNT]):
-            b = MODEL + block * BLOCK
-            if plan[b + KIND] != FULL:
-                sliding.rebuild(s, plan, b, count // r - 1, r, 0, plan[b + LANDMARKS])
+        for index in range(plan.depth):
+            block = block_at(plan.blocks + index * BLOCK_BYTES)
+            if block.kind != FULL:
+                sliding.rebuild(block, floats_at(address), time // plan.update_size - 1, 0, block.landmarks)
 
     return push, all_finite, rebuild
 

@@ -1,7 +1,7 @@
-"""Which models the kernels can run; known without Numba, so that a machine without it can be told what it misses.
+"""Which models the kernels can run. Needs no Numba, so that a machine without it can be told what to install.
 
-The kernels know the library's own modules and nothing else: a model that was changed in a way that they do not see
-would give other numbers, so it is left to torch.
+The kernels implement the library's own modules only. A modified model would give different numbers, so the pool runs it
+with torch instead.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from nystream.stream.cpu import plan as p
 
 Model = StreamModel | StreamEncoder | MultiheadAttention
 
-KINDS = {"fixed": p.FIXED, "continual": p.CONTINUAL, "full": p.FULL}  # the kernel that a variant's record names
+KINDS = {"fixed": p.FIXED, "continual": p.CONTINUAL, "full": p.FULL}  # by the name in the variant's record
 PINVS = {"newton": p.NEWTON, "ridge": p.RIDGE, "none": p.NONE}
-KNOWN = {
+MODULES = {
     *(StreamModel, StreamEncoder, EncoderBlock, MultiheadAttention, CircularPositions, Scaler),
     *(nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.ModuleList),
 }
 
 
 def unsupported(model: Model) -> str | None:
-    """Why the kernels cannot run this model, or None."""
+    """The reason why the kernels cannot run this model, or None if they can."""
     configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
     for cfg in configs:
         why = _attention(cfg)
@@ -41,31 +41,31 @@ def unsupported(model: Model) -> str | None:
             return f"its {name or 'outermost module'} {why}"
     for name, x in (*model.named_parameters(), *model.named_buffers()):
         if x.device.type != "cpu":
-            return f"its {name} is on {x.device}, and the kernels run on the CPU"
+            return f"its {name} is on {x.device}, but the kernels run on the CPU"
         if x.dtype != torch.float32:
-            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, and the kernels work in float32"
+            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels compute in float32"
     return None
 
 
 def _attention(cfg: AttentionConfig) -> str | None:
     if cfg.record.kernel is None:
-        why = "which has no kernel" if cfg.single else "whose step works on all rows of the window"
+        why = "which has no kernel" if cfg.single else "whose step computes all rows of the window"
         return f"it has a block of {cfg.variant!r}, {why}"
     if cfg.form == "subtract":
-        return "sums='subtract' is the paper's drifting update, which is there for comparison only"
+        return "sums='subtract', the paper's update, drifts and has no kernel; it is meant for comparison only"
     if cfg.record.means and cfg.pinv not in PINVS:
-        return f"pinv={cfg.pinv!r} of landmarks that are renewed has no kernel; 'newton' and 'ridge' have"
+        return f"pinv={cfg.pinv!r} has no kernel for continual landmarks; 'newton', 'ridge' and 'none' do"
     return None
 
 
 def _module(part: nn.Module, eps: float | None) -> str | None:
-    """What is not the library's own about a module."""
-    if type(part) not in KNOWN:
-        return f"is a {type(part).__name__}, which the kernels do not know"
+    """How a module differs from the library's own, or None."""
+    if type(part) not in MODULES:
+        return f"is a {type(part).__name__}, which the kernels do not implement"
     if part._forward_hooks or part._forward_pre_hooks or {"forward", "step"} & vars(part).keys():
         return "has a hook or a method of its own, which the kernels would not call"
     if isinstance(part, EncoderBlock) and part.activation not in ACTIVATIONS.values():
-        return "has an activation that the kernels do not know; they have gelu and relu"
+        return "has an activation that the kernels do not implement; they have gelu and relu"
     if isinstance(part, nn.LayerNorm) and (part.eps != eps or part.bias is None or not part.elementwise_affine):
-        return f"has eps={part.eps}, a bias or weights that are not those of the config (norm_eps={eps})"
+        return f"has eps={part.eps}, or lacks a bias or weights, unlike the config (norm_eps={eps})"
     return None
