@@ -1,6 +1,6 @@
-"""States are values: NamedTuples of tensors, batch first, perhaps nested.
+"""Operations on states, which are NamedTuples of tensors, batch first, possibly nested.
 
-These functions work on any of them, whatever they belong to.
+The functions work on the states of all modules.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from nystream import files, times
 S = TypeVar("S", bound=tuple[Any, ...])
 
 FORMAT = "nystream-state-1"
-ALWAYS = ("format", "config", "fingerprint")  # what goes with every packed state
-SINCE = ("checksum", "weights")  # and with some: older versions wrote no checksum, and only a pool knows the weights
+REQUIRED_KEYS = ("format", "config", "fingerprint")  # metadata of a packed state
+OPTIONAL_KEYS = ("checksum", "weights")  # older versions wrote no checksum, and only a pool writes the weights
 
 Rows = int | slice | Sequence[int] | Tensor
 
@@ -34,7 +34,7 @@ class Config(Protocol):
 
 
 class Stateful(Protocol):
-    """What a state belongs to."""
+    """A module that has states."""
 
     @property
     def config(self) -> Config: ...
@@ -48,7 +48,7 @@ def is_state(x: object) -> bool:
 
 
 def named_leaves(state: tuple[Any, ...], prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-    """(dotted name, tensor) of every leaf."""
+    """Yield (dotted name, tensor) for every leaf."""
     for name, leaf in zip(_names(state), state, strict=True):
         if isinstance(leaf, Tensor):
             yield prefix + name, leaf
@@ -66,12 +66,12 @@ def map_state(function: Callable[..., Tensor], state: S, *others: S) -> S:
 
 
 def clone(state: S) -> S:
-    """The same values in memory of their own."""
+    """A copy of the state."""
     return map_state(torch.clone, state)
 
 
 def detach(state: S) -> S:
-    """The same values, cut off from the graph: for truncated back-propagation."""
+    """The state detached from the graph, for truncated backpropagation."""
     return map_state(torch.detach, state)
 
 
@@ -81,7 +81,7 @@ def to(state: S, device: torch.device | str) -> S:
 
 
 def stack(states: Iterable[S]) -> S:
-    """One state whose batch is all of theirs, in order.
+    """Concatenate states along the batch dimension.
 
     Example:
         >>> import torch, nystream as ns
@@ -93,17 +93,17 @@ def stack(states: Iterable[S]) -> S:
         torch.Size([2])
     """
     if is_state(states):
-        raise TypeError("states is one state, but stack needs a list of them")
+        raise TypeError("states is a single state, but stack needs a list of states")
     states = list(states)
     if not states:
         raise ValueError("states is empty; stack needs at least one state")
     for other in states[1:]:
-        check(other, states[0], None, "stack (as the first state is)")
+        check(other, states[0], None, "stack (to match the first state)")
     return map_state(lambda *leaves: torch.cat(leaves), *states)
 
 
 def select(state: S, rows: Rows) -> S:
-    """Some rows of the batch, by index, slice, list or mask, as a state of their own.
+    """Select rows of the batch by index, slice, list or mask.
 
     Example:
         >>> import torch, nystream as ns
@@ -119,7 +119,7 @@ def select(state: S, rows: Rows) -> S:
 
 
 def reset(state: S, rows: Rows, fresh: S) -> S:
-    """The state with some rows as new; `fresh` is `init_state(1)` of the same module.
+    """Reset some rows of the batch; `fresh` is `init_state(1)` of the same module.
 
     Example:
         >>> import torch, nystream as ns
@@ -141,7 +141,7 @@ def reset(state: S, rows: Rows, fresh: S) -> S:
 
 
 def nbytes(state: tuple[Any, ...]) -> int:
-    """Bytes of all leaves.
+    """Total size of all leaves in bytes.
 
     Example:
         >>> import torch, nystream as ns
@@ -155,10 +155,10 @@ def nbytes(state: tuple[Any, ...]) -> int:
 
 
 def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
-    """Refuse a state that is not of the type, shapes and dtypes of `like`, for `batch_size` rows if that is given."""
+    """Raise if a state differs from `like` in type, shapes or dtypes, or does not have `batch_size` rows, if given."""
     if type(state) is not type(like):
         raise TypeError(
-            f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; make one with init_state()"
+            f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; use init_state()"
         )
     for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
         if leaf.dim() != want.dim() or leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:
@@ -172,20 +172,20 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
 
 
 def pack(state: tuple[Any, ...], owner: Stateful, *, like: Any = None, weights: str | None = None) -> bytes:
-    """A state as the bytes of a safetensors file, with the config it belongs to.
+    """Pack a state and its config into the bytes of a safetensors file.
 
-    The same state gives the same bytes, so that two states can be compared by what was packed of them. `like` is the
-    owner's `init_state(1)`, for those who have one at hand; `weights` is a fingerprint of the weights it began with.
+    Equal states give equal bytes. `like` is the owner's `init_state(1)`, if the caller has it already; `weights` is a
+    fingerprint of the weights that the stream was started with.
     """
-    from safetensors.torch import save  # here, so that streaming alone needs torch and nothing else
+    from safetensors.torch import save  # imported here, because streaming alone needs only torch
 
     return _in_order(save(*_contents(state, owner, weights, like)))
 
 
 def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the blob") -> Any:
-    """The state in what `pack` gave or `save_state` wrote; one of another config, or damaged, is refused.
+    """Unpack the bytes from `pack` or from a file of `save_state`; raise if damaged or of another config.
 
-    `like` is as for `pack`; `source` is what errors call the blob.
+    `like` is the owner's `init_state(1)`, if the caller has it already; `source` is the name of the blob in errors.
     """
     import safetensors
     from safetensors.torch import load
@@ -194,18 +194,18 @@ def unpack(blob: bytes, owner: Stateful, *, like: Any = None, source: str = "the
         raise TypeError(f"{source} is a {type(blob).__name__}, but must be bytes")
     try:
         tensors = load(blob)
-    except (safetensors.SafetensorError, KeyError) as error:  # the latter for a dtype that torch does not have
+    except (safetensors.SafetensorError, KeyError) as error:  # KeyError: a dtype that torch does not have
         raise ValueError(f"{source} cannot be read as safetensors: {error}") from error
     return _restored(tensors, metadata(blob), owner, source, like)
 
 
 def metadata(blob: bytes) -> dict[str, str]:
-    """What goes with a packed state: its config, a checksum, and the weights if `pack` was told them."""
+    """The metadata of a packed state: config, checksum, and the fingerprint of the weights if it has one."""
     return _header(blob).get("__metadata__", {})
 
 
 def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stateful) -> None:
-    """Write a state to a safetensors file, with the config it belongs to.
+    """Write a state and its config to a safetensors file.
 
     Example:
         >>> import tempfile, torch, nystream as ns
@@ -222,17 +222,17 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
 
     tensors, described = _contents(state, owner)
     if not Path(path).resolve().parent.is_dir():
-        raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; make it first")
+        raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; create it first")
     files.replace(Path(path), lambda partial: save_file(tensors, partial, described))
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
-    """Read a state that `save_state` wrote, or a snapshot of a pool; one of another config is refused."""
+    """Read a file of `save_state`, or a snapshot of a pool; raise if it is damaged or of another config."""
     import safetensors
 
     source = os.fspath(path)
     if Path(path).is_dir():
-        raise IsADirectoryError(f"{source} is a folder, but a state is a file")
+        raise IsADirectoryError(f"{source} is a folder, but must be a file")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             tensors, described = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
@@ -242,7 +242,7 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
 
 
 def raw_bytes(x: Tensor) -> Any:
-    """uint8 [nbytes], in order, for a hash: a copy, because along an axis of size 1 a tensor may have any stride."""
+    """The bytes of a tensor, uint8 [nbytes], to be hashed: a copy, since axes of size 1 may have any stride."""
     flat = torch.empty(x.numel(), dtype=x.dtype, device="cpu").copy_(x.detach().reshape(-1))
     return flat.view(torch.uint8).numpy()
 
@@ -250,9 +250,9 @@ def raw_bytes(x: Tensor) -> Any:
 def _contents(
     state: tuple[Any, ...], owner: Stateful, weights: str | None = None, like: Any = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What a packed state holds: its leaves by name, and what is said about them."""
+    """The tensors and the metadata of a packed state."""
     check(state, owner.init_state(1) if like is None else like, None, type(owner).__name__)
-    times.check(named_leaves(state), owner.config, "state")  # what could not be loaded is not saved
+    times.check(named_leaves(state), owner.config, "state")  # never save what cannot be loaded
     tensors = {name: leaf.detach().to("cpu", copy=True).contiguous() for name, leaf in named_leaves(state)}
     described = {
         "format": FORMAT,
@@ -267,7 +267,7 @@ def _contents(
 def _restored(
     tensors: dict[str, Tensor], described: dict[str, str], owner: Stateful, source: str, like: Any = None
 ) -> Any:
-    """The state on the owner's device, made of its leaves by name, if it is one of the owner's."""
+    """Build the owner's state from named leaves, on its device; raise if they do not belong to it."""
     _check_described(tensors, described, source)
     if described["fingerprint"] != owner.config.fingerprint:
         raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
@@ -282,32 +282,32 @@ def _restored(
     rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
-        raise ValueError(f"{source} has rows that do not go together ({listed}); the file is damaged")
+        raise ValueError(f"{source} has leaves with different numbers of rows ({listed}); the file is damaged")
     times.check(named_leaves(state), owner.config, source)
     return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
 
 
 def _check_described(tensors: dict[str, Tensor], described: dict[str, str], source: str) -> None:
-    """Refuse what is no state, and what is not as it was saved.
+    """Raise if this is not a state, or not as it was saved.
 
-    A key that nobody wrote is a damaged one: were it passed over, the check that it stands for would be as well.
+    An unknown key is an error: it may be the damaged name of a known one, whose check would be skipped.
     """
     if described.get("format") != FORMAT:
-        raise ValueError(f"{source} is not a nystream state; save_state writes them")
-    unknown = [key for key in described if key not in (*ALWAYS, *SINCE)]
+        raise ValueError(f"{source} is not a nystream state, as written by save_state")
+    unknown = [key for key in described if key not in (*REQUIRED_KEYS, *OPTIONAL_KEYS)]
     if unknown:
-        raise ValueError(f"{source} says {unknown[0]!r:.40} of itself, which no state does; the file is damaged")
-    needed = (*ALWAYS, "checksum") if "weights" in described else ALWAYS
+        raise ValueError(f"{source} has unknown metadata {unknown[0]!r:.40}; the file is damaged")
+    needed = (*REQUIRED_KEYS, "checksum") if "weights" in described else REQUIRED_KEYS
     missing = [key for key in needed if key not in described]
     if missing:
-        raise ValueError(f"{source} does not say its {' or '.join(missing)}; the file is damaged")
-    said = {key: text for key, text in described.items() if key != "checksum"}
-    if "checksum" in described and described["checksum"] != checksum(tensors, said):
-        raise ValueError(f"{source} has contents that are not those that were saved; the file is damaged")
+        raise ValueError(f"{source} lacks its {' and '.join(missing)}; the file is damaged")
+    rest = {key: text for key, text in described.items() if key != "checksum"}
+    if "checksum" in described and described["checksum"] != checksum(tensors, rest):
+        raise ValueError(f"the contents of {source} do not match its checksum; the file is damaged")
 
 
 def checksum(tensors: dict[str, Tensor], described: dict[str, str]) -> str:
-    """CRC-32 of all leaves and of what is said about them: against damage, not against malice."""
+    """CRC-32 of all leaves and metadata: detects damage, not tampering."""
     total = zlib.crc32(json.dumps(described, sort_keys=True).encode())
     for name in sorted(tensors):
         total = zlib.crc32(raw_bytes(tensors[name]), zlib.crc32(name.encode(), total))
@@ -315,17 +315,17 @@ def checksum(tensors: dict[str, Tensor], described: dict[str, str]) -> str:
 
 
 def _header(blob: bytes) -> dict[str, Any]:
-    """The header of a safetensors file: its length, then JSON."""
+    """The header of a safetensors file: JSON, after its length."""
     return json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
 
 
 def _in_order(blob: bytes) -> bytes:
-    """The same file with its metadata sorted: safetensors writes them in any order."""
+    """The same file with sorted metadata; safetensors writes it in arbitrary order."""
     size = int.from_bytes(blob[:8], "little")
     header = _header(blob)
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    text += b" " * (-len(text) % 8)  # tensors must start at a multiple of eight
     return len(text).to_bytes(8, "little") + text + blob[8 + size :]
 
 
@@ -357,7 +357,7 @@ def _differences(described: dict[str, str], owner: Stateful) -> str:
     try:
         theirs = _flat(json.loads(described["config"]))
     except (KeyError, ValueError, AttributeError, RecursionError):
-        return "it does not say which"
+        return "its config cannot be read"
     ours = _flat(json.loads(json.dumps(owner.config.to_dict())))
     names = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
     listed = [f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names]
@@ -365,8 +365,8 @@ def _differences(described: dict[str, str], owner: Stateful) -> str:
 
 
 def _flat(fields: Any, prefix: str = "") -> dict[str, Any]:
-    """The fields of a config by dotted name, without those that hold others."""
+    """The fields of a nested config, by dotted name."""
     if not isinstance(fields, dict | list):
         return {prefix[:-1]: fields}
-    held = fields.items() if isinstance(fields, dict) else enumerate(fields)
-    return {key: value for name, one in held for key, value in _flat(one, f"{prefix}{name}.").items()}
+    items = fields.items() if isinstance(fields, dict) else enumerate(fields)
+    return {key: value for name, field in items for key, value in _flat(field, f"{prefix}{name}.").items()}

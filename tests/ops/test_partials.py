@@ -14,10 +14,10 @@ def some(seed, tokens=4, m=3, d=2, size=1.0):
 
 
 def same(a, b):
-    # The top is a stabiliser, not part of the meaning: compare means and total masses at a common top.
+    # Equal triples may differ in c: compare means, and s at a common c.
     torch.testing.assert_close(partials.mean(a), partials.mean(b), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(
-        a.mass[..., -1].log() + a.top, b.mass[..., -1].log() + b.top, rtol=1e-12, atol=1e-12, equal_nan=True
+        a.sum[..., -1].log() + a.max, b.sum[..., -1].log() + b.max, rtol=1e-12, atol=1e-12, equal_nan=True
     )
 
 
@@ -26,7 +26,7 @@ def test_combine_is_associative_and_commutative_with_an_identity(seed, size):
     a, b, c = (partials.of_tokens(*some(seed + i, size=size)) for i in range(3))
     same(partials.combine(partials.combine(a, b), c), partials.combine(a, partials.combine(b, c)))
     same(partials.combine(a, b), partials.combine(b, a))
-    nothing = Partial(torch.full_like(a.top, FLOOR), torch.zeros_like(a.mass))
+    nothing = Partial(torch.full_like(a.max, FLOOR), torch.zeros_like(a.sum))
     for part in (partials.combine(a, nothing), partials.combine(nothing, a)):
         assert all(torch.equal(x, y) for x, y in zip(part, a, strict=True))
     assert not partials.mean(partials.combine(nothing, nothing)).any()
@@ -45,16 +45,16 @@ def test_void_tokens_add_nothing():
     kept = [0, 2, 3]
     same(partials.of_tokens(logit, value), partials.of_tokens(logit[kept], value[kept]))
     nothing = partials.of_tokens(torch.full_like(logit, -torch.inf), value)
-    assert (nothing.top == FLOOR).all()
-    assert not nothing.mass.any()
+    assert (nothing.max == FLOOR).all()
+    assert not nothing.sum.any()
 
 
 @given(st.integers(0, 999), st.integers(1, 9))
 def test_suffixes(seed, length):
     logit, value = some(seed, tokens=length)
     parts = partials.of_tokens(logit[:, None, None], value[:, None, None])  # one token each, one head
-    for i, (top, mass) in enumerate(zip(*partials.suffixes(parts), strict=True)):
-        same(Partial(top[0], mass[0]), partials.of_tokens(logit[i:], value[i:]))
+    for i, (part_max, part_sum) in enumerate(zip(*partials.suffixes(parts), strict=True)):
+        same(Partial(part_max[0], part_sum[0]), partials.of_tokens(logit[i:], value[i:]))
 
 
 @given(st.integers(0, 999), st.sampled_from([1.0, 10.0, 1e4]))
@@ -64,7 +64,7 @@ def test_attend_is_the_weighted_sum_of_means(seed, size):
     weight = torch.randn(3, 3, dtype=torch.float64)
     seen = torch.rand(3, 4) < 0.5
     part = partials.of_tokens(shared_logit, shared_value)
-    out = partials.attend(weight, Partial(part.top[None], part.mass), edge_logit.T, seen, edge_value)
+    out = partials.attend(weight, Partial(part.max[None], part.sum), edge_logit.T, seen, edge_value)
     for q in range(3):
         logit = torch.cat([shared_logit, edge_logit[seen[q]]])
         value = torch.cat([shared_value, edge_value[seen[q]]])
@@ -77,9 +77,9 @@ def test_both_ways_to_attend_agree(seed, size):
     part = partials.of_tokens(*some(seed + 1, tokens=5, size=size))
     weight, seen = torch.randn(4, 3, dtype=torch.float64), torch.rand(4, 6) < 0.5
     seen[0] = False
-    for shared in (None, Partial(part.top[None], part.mass)):
-        top = logit.amax(0) if shared is None else torch.maximum(logit.amax(0), part.top)
-        close = partials._attend_close(weight, shared, logit.T, seen, value, top)
+    for shared in (None, Partial(part.max[None], part.sum)):
+        largest = logit.amax(0) if shared is None else torch.maximum(logit.amax(0), part.max)
+        close = partials._attend_close(weight, shared, logit.T, seen, value, largest)
         torch.testing.assert_close(
             close, partials._attend_far(weight, shared, logit.T, seen, value), rtol=1e-9, atol=1e-11
         )

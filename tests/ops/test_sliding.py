@@ -24,44 +24,44 @@ def start(batch, n, r, dtype=torch.float64):
     return parts, logit, torch.zeros(batch, n, HEADS, D, dtype=dtype), torch.zeros(batch, dtype=torch.long)
 
 
-def push(parts, ring_logit, ring_value, count, logit, value):
-    sliding.push(parts, ring_logit, ring_value, count, logit, value)
-    ring.write(ring_logit, count, logit)
-    ring.write(ring_value, count, value)
-    return count + logit.shape[1]
+def push(parts, ring_logit, ring_value, time, logit, value):
+    sliding.push(parts, ring_logit, ring_value, time, logit, value)
+    ring.write(ring_logit, time, logit)
+    ring.write(ring_value, time, value)
+    return time + logit.shape[1]
 
 
 @given(st.integers(2, 60), st.integers(1, 3), st.integers(0, 2**16), st.sampled_from([1.0, 1e4]))
 def test_every_phase_is_the_softmax_of_the_window(groups, r, seed, size):
     torch.manual_seed(seed)
     n = groups * r
-    parts, ring_logit, ring_value, count = start(1, n, r)
+    parts, ring_logit, ring_value, time = start(1, n, r)
     logit = torch.randn(1, 5 * n, HEADS, M, dtype=torch.float64) * size
     value = torch.randn(1, 5 * n, HEADS, D, dtype=torch.float64)
     for t in range(0, 5 * n, r):
-        count = push(parts, ring_logit, ring_value, count, logit[:, t : t + r], value[:, t : t + r])
+        time = push(parts, ring_logit, ring_value, time, logit[:, t : t + r], value[:, t : t + r])
         seen = slice(max(0, t + r - n), t + r)
         expected = logit[:, seen].permute(0, 2, 3, 1).softmax(-1) @ value[:, seen].transpose(1, 2)
-        torch.testing.assert_close(sliding.read(parts, count, n, r), expected, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(sliding.read(parts, time, n, r), expected, rtol=1e-11, atol=1e-11)
 
 
 @given(st.integers(2, 60), st.integers(1, 2), st.integers(0, 2**16))
 def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
     torch.manual_seed(seed)
     n = groups * r
-    parts, ring_logit, ring_value, count = start(2, n, r)
+    parts, ring_logit, ring_value, time = start(2, n, r)
     rebuilt = parts
     for _ in range(int(torch.randint(1, 4 * groups, ()))):
         logit, value = (
             torch.randn(2, r, HEADS, M, dtype=torch.float64),
             torch.randn(2, r, HEADS, D, dtype=torch.float64),
         )
-        rebuilt = sliding.rebuild(ring_logit, ring_value, count, r)
-        again = push(rebuilt, ring_logit.clone(), ring_value.clone(), count, logit, value)
-        count = push(parts, ring_logit, ring_value, count, logit, value)
-        assert torch.equal(again, count)
+        rebuilt = sliding.rebuild(ring_logit, ring_value, time, r)
+        again = push(rebuilt, ring_logit.clone(), ring_value.clone(), time, logit, value)
+        time = push(parts, ring_logit, ring_value, time, logit, value)
+        assert torch.equal(again, time)
         torch.testing.assert_close(
-            sliding.read(rebuilt, count, n, r), sliding.read(parts, count, n, r), rtol=1e-12, atol=1e-12
+            sliding.read(rebuilt, time, n, r), sliding.read(parts, time, n, r), rtol=1e-12, atol=1e-12
         )
     # What was rebuilt goes on as what was kept: every slot that is still read was right.
     other = (rebuilt, ring_logit.clone(), ring_value.clone())
@@ -70,17 +70,17 @@ def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
             torch.randn(2, r, HEADS, M, dtype=torch.float64),
             torch.randn(2, r, HEADS, D, dtype=torch.float64),
         )
-        push(*other, count, logit, value)
-        count = push(parts, ring_logit, ring_value, count, logit, value)
+        push(*other, time, logit, value)
+        time = push(parts, ring_logit, ring_value, time, logit, value)
         torch.testing.assert_close(
-            sliding.read(other[0], count, n, r), sliding.read(parts, count, n, r), rtol=1e-12, atol=1e-12
+            sliding.read(other[0], time, n, r), sliding.read(parts, time, n, r), rtol=1e-12, atol=1e-12
         )
 
 
 @pytest.mark.parametrize("groups", [2, 3, 5, 64, 1000, 16384])
 def test_the_cut_leaves_time_to_merge_the_middle(groups):
     c = sliding.cut(groups)
-    assert c.segments - 2 <= c.base
+    assert c.segments - 2 <= c.shortest
     sizes = c.size(torch.arange(c.segments))
     assert int(sizes.sum()) == groups
     # Memory of the cache is of the order of √N slots.
@@ -130,6 +130,6 @@ def work(variant, n, sums, phase):
 
 
 def test_mean_of_nothing_is_zero():
-    parts, _, _, count = start(1, 4, 1)
-    assert not sliding.read(parts, count, 4, 1).any()
+    parts, _, _, time = start(1, 4, 1)
+    assert not sliding.read(parts, time, 4, 1).any()
     assert not partials.mean(parts).any()

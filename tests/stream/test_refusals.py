@@ -60,8 +60,8 @@ def test_what_is_no_array_of_numbers_is_refused(streams, x, words, refused):
     [
         ({1: np.nan}, "x has 1 value that is NaN or Inf, for stream 0"),
         ({1: np.nan, 4: np.inf}, "x has 2 values that are NaN or Inf, for stream 0"),
-        ({0: 1e39}, "x has 1 value that is beyond float32, for stream 0"),
-        ({0: -1e300, 3: np.nan}, "x has 2 values that are NaN or Inf, or beyond float32, for stream 0"),
+        ({0: 1e39}, "x has 1 value that is too large for float32, for stream 0"),
+        ({0: -1e300, 3: np.nan}, "x has 2 values that are NaN or Inf, or too large for float32, for stream 0"),
     ],
 )
 def test_what_is_not_finite_is_refused(streams, tokens, values, words, refused):
@@ -69,7 +69,7 @@ def test_what_is_not_finite_is_refused(streams, tokens, values, words, refused):
     x = tokens(5, dtype=np.float64)
     for place, value in values.items():
         x[place] = value
-    refused(streams, lambda: streams.push(sid, x), ValueError, words, "no state was touched")
+    refused(streams, lambda: streams.push(sid, x), ValueError, words, "no state was changed")
     streams.push(sid, tokens(5))
     assert streams.time(sid) == 1
 
@@ -77,7 +77,7 @@ def test_what_is_not_finite_is_refused(streams, tokens, values, words, refused):
 def test_the_streams_whose_tokens_are_not_finite_are_named(streams, tokens, refused):
     sids, x = [streams.open() for _ in range(8)], tokens(8, 5)
     x[2, 1] = np.nan
-    words = "X has 1 value that is NaN or Inf, for stream 2; no state was touched"
+    words = "X has 1 value that is NaN or Inf, for stream 2; no state was changed"
     refused(streams, lambda: streams.push_many(sids, x), ValueError, words)
     x[:7, 0] = np.inf
     words = "X has 8 values that are NaN or Inf, for streams 0, 1, 2, 3, 4 and 2 more"
@@ -113,10 +113,10 @@ def test_an_id_that_no_stream_has_is_refused(streams, method, refused):
     streams.open()
     closed = streams.open()
     streams.close(closed)
-    words = (f"stream {closed} is closed; open() begins a new one",)
+    words = (f"stream {closed} is closed; open() starts a new one",)
     refused(streams, methods(streams, closed)[method], UnknownStreamError, *words)
     for sid in (2, -1):
-        words = (f"stream {sid} was never opened in this pool: open() has given the ids 0 to 1",)
+        words = (f"stream {sid} was never opened in this pool: open() has returned the ids 0 to 1",)
         refused(streams, methods(streams, sid)[method], UnknownStreamError, *words)
 
 
@@ -124,7 +124,7 @@ def test_an_id_that_no_stream_has_is_refused(streams, method, refused):
 @pytest.mark.parametrize("sid", ["0", 0.0, True, None, [0], np.float32(0), np.bool_(False)])
 def test_an_id_is_an_integer(streams, method, sid, refused):
     streams.open()
-    words = ("sid is", type(sid).__name__, "must be an integer that open() gave")
+    words = ("sid is", type(sid).__name__, "must be an integer returned by open()")
     refused(streams, methods(streams, sid)[method], TypeError, *words)
 
 
@@ -262,11 +262,11 @@ def test_a_stream_that_finds_no_memory_is_named(build, backend, monkeypatch):
     model = build()
     with monkeypatch.context() as patch:
         patch.setattr(ns.StreamModel, "init_state", full)
-        with pytest.raises(MemoryError, match=r"no room for a stream with window=6.* allocate 64 bytes"):
+        with pytest.raises(MemoryError, match=r"not enough memory for a stream with window=6.* allocate 64 bytes"):
             ns.StreamPool(model, backend=backend)
     with monkeypatch.context() as patch:
         patch.setattr(copy, "deepcopy", full)
-        with pytest.raises(MemoryError, match="no room for the pool's copy of the model"):
+        with pytest.raises(MemoryError, match="not enough memory for the pool's copy of the model"):
             ns.StreamPool(model, backend=backend)
 
 

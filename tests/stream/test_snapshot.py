@@ -159,7 +159,7 @@ def test_a_flipped_bit_is_noticed(model, blob):
     for place in (start, (start + len(blob)) // 2, len(blob) - 1):
         damaged = bytearray(blob)
         damaged[place] ^= 1
-        check_refused(pool_of(model), damaged, ValueError, "not those that were saved; the file is damaged")
+        check_refused(pool_of(model), damaged, ValueError, "do not match its checksum; the file is damaged")
 
 
 def test_a_flipped_bit_in_what_it_says_of_itself_is_noticed(build, blob):
@@ -200,7 +200,7 @@ def changed(blob, change, metadata=None):
         (lambda t: t.update({"blocks.0.ring_key": t["blocks.0.ring_key"].double()}), "ring_key is float64"),
         (lambda t: t.update({"blocks.0.time": torch.tensor(3)}), r"time is int64\[\], but .* needs int64\[1\]"),
         (lambda t: t.update({"blocks.0.time": torch.tensor([3.0])}), r"time is float32\[1\]"),
-        (lambda t: t.update({"blocks.0.time": torch.tensor([3, 3])}), "rows that do not go together"),
+        (lambda t: t.update({"blocks.0.time": torch.tensor([3, 3])}), "leaves with different numbers of rows"),
         (lambda t: t.update({"blocks.0.time": torch.tensor([-1])}), r"blocks\.0\.time\[0\] = -1, but a time must be"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tables that depend on sizes alone: built once, kept per device."""
+"""Constant tables, which depend on sizes only: built once and cached per device."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ T = TypeVar("T", bound=tuple[Tensor, ...])
 
 
 def per_device(build: Callable[..., T]) -> Callable[..., T]:
-    """Cache `build(*sizes)`, a NamedTuple of tensors, and hand it out on a device: `table(*sizes, device=...)`.
+    """Cache `build(*sizes)`, a NamedTuple of tensors, per device: `table(*sizes, device=...)`.
 
-    `init_state` asks for every table that a step will need. So a traced step finds a real tensor here, which becomes a
-    constant of its graph; a tensor that is made during a trace, or a fake one, must not outlive it and is not kept.
+    `init_state` requests every table that a step needs, so a traced step finds a real tensor here, which becomes a
+    constant of its graph. Tensors that are made during a trace, and fake tensors, must not outlive it: they are not
+    cached.
     """
-    held: dict[tuple[Any, ...], T] = {}
+    cache: dict[tuple[Any, ...], T] = {}
 
     def table(*sizes: int, device: torch.device) -> T:
         key = (*sizes, device)
-        if key in held:
-            return held[key]
-        # Whatever mode the first caller is in, the table outlives it: an ordinary tensor, made on the CPU.
+        if key in cache:
+            return cache[key]
+        # The table must be made of ordinary tensors, whatever modes are active during the first call.
         with torch.inference_mode(False), torch.device("cpu"):
             columns = build(*sizes)
             made: T = type(columns)(*(column.to(device) for column in columns))
         if not torch.compiler.is_compiling() and all(type(column) is Tensor for column in made):
-            held[key] = made
+            cache[key] = made
         return made
 
     return table

@@ -1,12 +1,12 @@
 """Continual landmarks for a whole piece of a stream at once.
 
-A generation is the run of outputs, n / m of them, that share their landmarks. Their windows differ only at the two
-ends: the oldest segment leaves token by token while the next one arrives. So a generation is m triples over what they
-all share, and at most 2 ⌈n/m⌉ edge tokens that are attended to explicitly; Γ† is batched over generations.
+A generation is a run of n / m outputs with the same landmarks. Their windows differ only at the two ends: the oldest
+segment leaves token by token while the next one arrives. So a generation has m partials over the tokens that all its
+windows share, and at most 2 ⌈n/m⌉ edge tokens that are attended to explicitly. Γ† is batched over generations.
 
-Nothing here depends on rows being in step: each row has its own segments, and streams may open anywhere.
+Rows need not be at the same phase: each row has its own segments, and streams may start anywhere.
 
-Cost a token: 2 m² d + 2 (n/m) (m + d) multiply-adds and m³ / (n/m) for the inverse.
+Cost per token: 2 m² d + 2 (n/m) (m + d) multiply-adds, and m³ / (n/m) for the inverse.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from nystream.ops.timeline import Timeline
 
 
 class Bank(NamedTuple):
-    """All landmarks that a piece uses, in the order in which they were completed: m from before, then its own."""
+    """All landmarks of a piece, in order of completion: m from before the piece, then its own."""
 
     landmarks: Tensor  # [B, m + I, 2, H, D] (q̃, k̃)
-    newest: Tensor  # [B, T] the newest one that is complete when a token attends
+    newest: Tensor  # [B, T] index of the newest landmark when a token attends
     after: Tensor  # [B, m, 2, H, D] landmarks after the piece, in their slots
     pending: Tensor  # [B, 2, H, D] sum of the unfinished segment after the piece
 
 
 class Block(NamedTuple):
-    """Generations side by side, and the places that each looks at."""
+    """Generations in parallel, and the places that each reads."""
 
     query: Tensor  # [B, G, Q]
     edges: Tensor  # [B, G, E]
     middle: Tensor  # [B, G, M]
     start: Tensor  # [B, G, Q, 1] first place of each query's window
-    end: Tensor  # [B, G, Q, 1] last place of it
+    end: Tensor  # [B, G, Q, 1] and the last
 
 
-def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, count: Tensor, when: Timeline, seg: Segments) -> Bank:
-    """tokens [B, T, 2, H, D] (q, k); landmarks [B, m, 2, H, D] and pending [B, 2, H, D] of the state."""
-    b, m, length = ring.rows(count), seg.m, tokens.shape[1]
+def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, time: Tensor, when: Timeline, seg: Segments) -> Bank:
+    """tokens [B, T, 2, H, D] (q, k); landmarks [B, m, 2, H, D], pending [B, 2, H, D] and time [B] are the state's."""
+    b, m, length = ring.rows(time), seg.segments, tokens.shape[1]
     k = seg.of(when.time)
-    opens = (when.time - 1) % seg.n == seg.start(k)
-    number = opens.long().cumsum(1) - opens[:, :1].long()  # [B, T] segments of the piece, from 0
+    opens = (when.time - 1) % seg.length == seg.start(k)
+    number = opens.long().cumsum(1) - opens[:, :1].long()  # [B, T] number of each token's segment, from 0
     total = int(number.max()) + 1
-    real = torch.arange(length, device=count.device) < when.lengths[:, None]
-    into = torch.where(real, number, total)  # what is not there adds to a last, unused one
+    real = torch.arange(length, device=time.device) < when.lengths[:, None]
+    into = torch.where(real, number, total)  # padding goes into an extra, unused segment
     sums = torch.zeros(tokens.shape[0], total + 1, *tokens.shape[2:], dtype=pending.dtype, device=pending.device)
     carried = torch.where(opens[:, 0, None, None, None], torch.zeros_like(pending), pending)
     sums = sums.index_put((b, torch.zeros_like(b)), carried)
@@ -60,11 +60,11 @@ def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, count: Tensor, when
     size = torch.ones_like(sums[:, :, 0, 0, 0]).scatter(1, into, seg.size(k).to(sums.dtype))
     means = sums / size[..., None, None, None]
 
-    order = torch.arange(m, device=count.device)
-    before = (seg.completed(count)[:, None] + order) % m  # slots, oldest landmark first
+    order = torch.arange(m, device=time.device)
+    before = (seg.completed(time)[:, None] + order) % m  # slots, oldest landmark first
     stored = torch.cat([landmarks[b[:, None], before], means[:, :total]], 1)
 
-    attends = torch.arange(length, device=count.device) + when.end - when.time  # [B, T] place of the group's end
+    attends = torch.arange(length, device=time.device) + when.end - when.time  # [B, T] last place of the group
     newest = m - 1 + number.gather(1, attends) + seg.ends(when.end).long()
 
     last = (when.lengths - 1).clamp(min=0)[:, None]
@@ -81,8 +81,8 @@ def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, count: Tensor, when
     return Bank(stored, newest, after, torch.where(moved[:, None, None, None], unfinished, pending))
 
 
-def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionConfig, when: Timeline) -> Tensor:
-    """β_φ Γ† Δ_φ V of every token, for windows that are full.
+def windowed(q: Tensor, key: Tensor, value: Tensor, bank: Bank, cfg: AttentionConfig, when: Timeline) -> Tensor:
+    """β_φ Γ† Δ_φ V of every token whose window is full.
 
     q [B, T, H, D]; key and value [B, n + T, H, D] on the extended axis. Returns [B, T, H, D].
     """
@@ -90,16 +90,16 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
     seg = Segments(n, m)
     bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
     key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
-    lost = ~held.landmarks.isfinite().all(-1).all(2)  # [B, m + I, H]
-    landmarks = held.landmarks.masked_fill(lost[:, :, None, :, None], 0.0)
+    lost = ~bank.landmarks.isfinite().all(-1).all(2)  # [B, m + I, H]
+    landmarks = bank.landmarks.masked_fill(lost[:, :, None, :, None], 0.0)
 
-    generation = held.newest - (m - 1)  # [B, T]
+    generation = bank.newest - (m - 1)  # [B, T]
     count = landmarks.shape[1] - m + 1
     place = torch.arange(length, device=q.device).expand_as(generation)
     first = torch.full_like(generation[:, :1].expand(-1, count), length - 1).scatter_reduce(
         1, generation, place, "amin", include_self=True
     )
-    width = cfg.update_size * -(-seg.longest // cfg.update_size)  # queries of a generation, at most
+    width = cfg.update_size * -(-seg.longest // cfg.update_size)  # the largest number of queries of a generation
     query = (first[..., None] + torch.arange(width, device=q.device)).clamp(max=length - 1)  # [B, G, Q]
     renewed = when.window_end(n) - when.end + seg.renewed_at(when.end)  # place of the renewal
     origin = renewed.gather(1, first)[..., None] - n + 1  # [B, G, 1] first place of the generation's first window
@@ -109,7 +109,7 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
     start, end = (x[ring.rows(q)[:, None, None], query][..., None] for x in (when.window_start(n), when.window_end(n)))
 
     per_generation = q.shape[0] * span.shape[-1] * q.shape[2] * (q.shape[3] + m)
-    # Generations overlap m-fold: gathered all at once, their windows would be T m d numbers.
+    # Generations overlap m-fold, so gathering all of them at once would take T m d numbers.
     piece = max(1, parallel.AT_ONCE // per_generation)
     blocks = Block(query, edges, middle, start, end)
     outs = []
@@ -127,19 +127,19 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, held: Bank, cfg: AttentionCo
 def _attend(
     block: Block, q_tilde: Tensor, k_tilde: Tensor, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig
 ) -> Tensor:
-    """Some of the generations: [B, g, H, Q, D]."""
+    """Outputs [B, g, H, Q, D] of some generations."""
     query, edges, middle, start, end = block
     weight = weights(_take(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
     shared = None
     if middle.shape[-1]:
         part = partials.of_tokens(_take(key, middle) @ q_tilde.mT * cfg.scale, _take(value, middle))
-        shared = Partial(part.top.unsqueeze(-2), part.mass)
+        shared = Partial(part.max.unsqueeze(-2), part.sum)
     seen = (edges.unsqueeze(-2) >= start) & (edges.unsqueeze(-2) <= end)  # [B, g, Q, E]
     logit = q_tilde @ _take(key, edges).mT * cfg.scale
     return partials.attend(weight, shared, logit, seen[:, :, None], _take(value, edges))
 
 
 def _take(x: Tensor, places: Tensor) -> Tensor:
-    """x [B, T, H, D] at places [B, g, L] -> [B, g, H, L, D]; places off the axis are never seen."""
+    """x [B, T, H, D] at places [B, g, L] -> [B, g, H, L, D]; the caller masks places off the axis."""
     b = ring.rows(x)[:, None, None]
     return accumulate(x[b, places.clamp(0, x.shape[1] - 1)]).transpose(2, 3)

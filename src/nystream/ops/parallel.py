@@ -1,14 +1,15 @@
-"""The sums of `window` for a whole piece of a stream at once: no loop over time, nothing subtracted, differentiable.
+"""Δ_φ V of `window` for a whole piece of a stream: no loop over time, no subtraction, differentiable.
 
-Tokens are cut into chunks of C. All queries of a chunk share the whole chunks that lie inside every one of their
-windows; these are combined as triples, by doubling over chunks only. What is left of a window, fewer than 3C edge
-tokens, is attended to explicitly, with the m landmarks contracted first: no array of T m d numbers is formed.
+Tokens are divided into chunks of C. All queries of a chunk share the whole chunks that are inside every one of their
+windows; these are combined as partials, by doubling over chunks. The rest of a window, fewer than 3C edge tokens, is
+attended to explicitly, summing over the m landmarks first, so that no array of T m d numbers is formed.
 
-A stream that starts inside a chunk hides everything before it: a chunk's triple then covers only the tokens of its
-last stream, and a combine drops the older side. That is the operator of a segmented scan, still associative.
+If a stream starts inside a chunk, everything before it is hidden: the partial of the chunk covers only the tokens of
+its last stream, and combining drops the older side. This is the operator of a segmented scan, which is also
+associative.
 
-Cost a token: about 2C (m + d) + (m d / C) (2 + log₂ n/C) multiply-adds and 2m exponentials; 2C m exponentials in pieces
-whose logits lie far apart.
+Cost per token: about 2C (m + d) + (m d / C) (2 + log₂ n/C) multiply-adds and 2m exponentials; 2C m exponentials in
+pieces whose logits are far apart.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nystream.ops.tracing import tracing
 
 CHUNK = 16
 
-# So many intermediate numbers are formed at a time; longer pieces and larger batches take turns.
+# Size limit of intermediate arrays, in numbers; longer pieces and larger batches are processed in parts.
 AT_ONCE = 1 << 24
 
 
@@ -32,21 +33,22 @@ def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
     weight [B, T, H, m]; logit [B, n + T, H, m] and value [B, n + T, H, D] on the extended axis, −inf where void.
-    Returns [B, T, H, D]. A token that is not finite makes the windows that hold it NaN, and no others.
+    Returns [B, T, H, D]. A token that is not finite makes the output of every window that contains it NaN, and no
+    others.
     """
-    # A logit of −inf marks a void token; one that is NaN is not below +inf either.
+    # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
     finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
-    there = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
-    if not tracing() and bool(finite.all()) and bool(there.all()):
+    exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
+    if not tracing() and bool(finite.all()) and bool(exists.all()):
         return _chunked(weight, logit, value, n, r, when)
-    used = (finite & there[..., None])[..., None]
+    used = (finite & exists[..., None])[..., None]
     out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when)
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
 def spoiled(bad: Tensor, n: int, when: Timeline) -> Tensor:
-    """[B, T, ...]: whether the window of each token holds a place that `bad` [B, n + T, ...] marks."""
-    before = pad(bad.long().cumsum(1).movedim(1, -1), (1, 0)).movedim(-1, 1)  # whole numbers: exact
+    """[B, T, ...]: whether the window of each token contains a place that `bad` [B, n + T, ...] marks."""
+    before = pad(bad.long().cumsum(1).movedim(1, -1), (1, 0)).movedim(-1, 1)  # integers, so this is exact
     shape = (*when.time.shape, *[1] * (bad.dim() - 2))
     start, end = (
         index.reshape(shape).expand(-1, -1, *bad.shape[2:]) for index in (when.window_start(n), when.window_end(n) + 1)
@@ -62,7 +64,7 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     front, rear = carried * chunk - n, count * chunk - length
     logit = pad(logit, (0, 0, 0, 0, front, rear), value=-torch.inf)
     value = pad(value, (0, 0, 0, 0, front, rear))
-    # Places of windows and streams, on the padded axis and cut by query chunk: [B, count, C].
+    # Places of windows and streams, on the padded axis, by query chunk: [B, count, C].
     start = _by_chunk(when.window_start(n) + front, chunk, rear)
     end = _by_chunk(when.window_end(n) + front, chunk, rear)
     opened = _by_chunk(
@@ -72,7 +74,8 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
 
     whole = max(n // chunk - 1, 0)
     reach = n - 1 - whole * chunk  # edge tokens before the shared chunks
-    places = torch.cat([base[:, None] - n + 1 + torch.arange(reach, device=weight.device), _span(base, chunk)], 1)
+    own = base[:, None] + torch.arange(chunk, device=weight.device)
+    places = torch.cat([base[:, None] - n + 1 + torch.arange(reach, device=weight.device), own], 1)
     queries = pad(weight, (0, 0, 0, 0, 0, rear)).unflatten(1, (count, chunk)).transpose(2, 3)  # [B, count, H, C, m]
     shared = _shared(logit, value, when, carried, chunk, whole, rear) if whole else None
     outs = []
@@ -83,9 +86,9 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
         seen = (edges[:, None] >= start[:, some, :, None]) & (edges[:, None] <= end[:, some, :, None])  # [B, ., C, E]
         part = None
         if shared is not None:
-            hidden = opened[:, some] >= base[some, None]  # the stream opens inside the query's own chunk
-            top = shared.top[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
-            part = Partial(top, shared.mass[:, some])
+            hidden = opened[:, some] >= base[some, None]  # the stream starts inside the query's own chunk
+            part_max = shared.max[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
+            part = Partial(part_max, shared.sum[:, some])
         edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
         edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
         outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
@@ -93,21 +96,21 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
 
 
 def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: int, whole: int, rear: int) -> Partial:
-    """The triple of the `whole` chunks before each query chunk, back to the opening of the stream."""
-    last = pad(when.time, (0, rear))[:, chunk - 1 :: chunk]  # nothing follows a padded chunk: its time is never used
+    """The partial of the `whole` chunks before each query chunk, without tokens before the start of the stream."""
+    last = pad(when.time, (0, rear))[:, chunk - 1 :: chunk]  # the time of a padded chunk is not used
     age = torch.arange(chunk - 1, -1, -1, device=last.device)
     older = age >= last[..., None]  # [B, count, C] tokens of an earlier stream
     older = torch.cat([older.new_zeros(older.shape[0], carried, chunk), older], 1)
-    opens = pad(last <= chunk, (carried, 0))  # [B, carried + count] chunks in which a stream opens
+    opens = pad(last <= chunk, (carried, 0))  # [B, carried + count] chunks in which a stream starts
     cut = logit.unflatten(1, (-1, chunk)).masked_fill(older[..., None, None], -torch.inf)
     chunks = partials.of_tokens(cut.transpose(2, 3), value.unflatten(1, (-1, chunk)).transpose(2, 3))
     windows = _slide(chunks, opens, whole)
     before = slice(carried - whole, opens.shape[1] - whole)  # the run that ends where each query chunk begins
-    return Partial(windows.top[:, before], windows.mass[:, before])
+    return Partial(windows.max[:, before], windows.sum[:, before])
 
 
 def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
-    """Combines of `width` chunks, one for each first chunk, from the binary digits of `width`."""
+    """Combine every run of `width` chunks, using the binary digits of `width`."""
     power, power_opens = chunks, opens  # of `step` chunks, by first chunk
     result: tuple[Partial, Tensor] | None = None  # of `done` chunks, by first chunk
     done, step = 0, 1
@@ -123,18 +126,14 @@ def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
 
 
 def _then(older: Partial, older_opens: Tensor, newer: Partial, newer_opens: Tensor, by: int) -> tuple[Partial, Tensor]:
-    """`combine` of runs of `by` chunks with the runs that follow them; one in which a stream opens hides the older."""
-    newer, newer_opens = Partial(newer.top[:, by:], newer.mass[:, by:]), newer_opens[:, by:]
+    """Combine runs of `by` chunks with the runs that follow; a run in which a stream starts hides the older one."""
+    newer, newer_opens = Partial(newer.max[:, by:], newer.sum[:, by:]), newer_opens[:, by:]
     length = min(newer_opens.shape[1], older_opens.shape[1])
-    top = older.top[:, :length].masked_fill(newer_opens[:, :length, None, None], FLOOR)
-    newer = Partial(newer.top[:, :length], newer.mass[:, :length])
+    part_max = older.max[:, :length].masked_fill(newer_opens[:, :length, None, None], FLOOR)
+    newer = Partial(newer.max[:, :length], newer.sum[:, :length])
     opens = older_opens[:, :length] | newer_opens[:, :length]
-    return partials.combine(Partial(top, older.mass[:, :length]), newer), opens
+    return partials.combine(Partial(part_max, older.sum[:, :length]), newer), opens
 
 
 def _by_chunk(index: Tensor, chunk: int, rear: int) -> Tensor:
     return pad(index, (0, rear)).unflatten(1, (-1, chunk))
-
-
-def _span(base: Tensor, chunk: int) -> Tensor:
-    return base[:, None] + torch.arange(chunk, device=base.device)

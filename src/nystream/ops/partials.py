@@ -1,13 +1,16 @@
-"""The one algebra: softmax-weighted sums as triples that combine and never subtract.
+"""Softmax-weighted sums as triples that combine without subtraction.
 
-A set of tokens, seen by one landmark row, is summed up by the largest logit c, the sum s of exp(l − c) and the vector
-u of exp(l − c) v. Two triples of disjoint sets combine by rescaling both to the larger c: associative, commutative,
-with an identity. Here s rides along as the last column of u, so a triple is a pair of tensors:
+A set of tokens, seen by one landmark, is summed up by a triple: the largest logit c, the sum s of exp(l − c), and the
+vector u of exp(l − c) v. Two triples of disjoint sets combine by rescaling both to the larger c. This is associative
+and commutative and has an identity.
 
-    top   [..., m]          c, never below FLOOR
-    mass  [..., m, D + 1]   [u, s]
+Everywhere in the code a triple is a partial sum, `Partial`: in states the leaves `part_max` and `part_sum`, in the
+compiled kernels a part. s is stored as the last column of u, so a partial sum is a pair of tensors:
 
-The identity has c = FLOOR, a large finite number, because −inf − (−inf) is not a number.
+    max  [..., m]          c, never below FLOOR
+    sum  [..., m, D + 1]   [u, s]
+
+The identity has c = FLOOR, which is finite, because −inf − (−inf) is NaN.
 """
 
 from __future__ import annotations
@@ -22,15 +25,15 @@ from nystream.ops.tracing import tracing
 
 FLOOR = -1e30
 
-# Logits that differ by less can share one reference: exp(−60) and its inverse are far from the ends of float32.
+# Logits whose differences are smaller than this can share one maximum: exp(±60) is well inside the range of float32.
 SPREAD = 60.0
 
 
 class Partial(NamedTuple):
-    """A softmax-weighted sum in the making."""
+    """A softmax-weighted sum over a set of tokens, not yet normalized."""
 
-    top: Tensor
-    mass: Tensor
+    max: Tensor
+    sum: Tensor
 
 
 def with_ones(value: Tensor) -> Tensor:
@@ -39,105 +42,101 @@ def with_ones(value: Tensor) -> Tensor:
 
 
 def of_tokens(logit: Tensor, value: Tensor) -> Partial:
-    """The triple of the tokens along the dimension before last.
+    """The partial sum of the tokens along the second-to-last dimension.
 
-    logit [..., T, m], value [..., T, D] -> top [..., m], mass [..., m, D + 1]. A logit of −inf marks a void token.
+    logit [..., T, m], value [..., T, D] -> max [..., m], sum [..., m, D + 1]. A logit of −inf marks a void token.
     """
-    # The result does not depend on c, so no gradient need flow through it.
-    top = logit.detach().amax(-2).clamp(min=FLOOR)
-    weight = (logit - top.unsqueeze(-2)).exp_()
-    return Partial(top, weight.mT @ with_ones(value))
+    # The result does not depend on c, so no gradient needs to flow through it.
+    largest = logit.detach().amax(-2).clamp(min=FLOOR)
+    weight = (logit - largest.unsqueeze(-2)).exp_()
+    return Partial(largest, weight.mT @ with_ones(value))
 
 
 def combine(a: Partial, b: Partial) -> Partial:
-    """The triple of the union of two disjoint sets."""
-    top = torch.maximum(a.top, b.top)
-    of_a, of_b = ((part.top - top).exp().unsqueeze(-1) for part in (a, b))
-    return Partial(top, torch.addcmul(a.mass * of_a, b.mass, of_b))
+    """The partial sum of the union of two disjoint sets."""
+    largest = torch.maximum(a.max, b.max)
+    scale_a, scale_b = ((part.max - largest).exp().unsqueeze(-1) for part in (a, b))
+    return Partial(largest, torch.addcmul(a.sum * scale_a, b.sum, scale_b))
 
 
 def merge(parts: Partial, dim: int) -> Partial:
-    """`combine` along a whole dimension: negative, counted on `top`."""
-    top = parts.top.amax(dim, keepdim=True)
-    mass = (parts.mass * (parts.top - top).exp().unsqueeze(-1)).sum(dim - 1)
-    return Partial(top.squeeze(dim), mass)
+    """`combine` along a dimension; `dim` is negative and refers to `max`."""
+    largest = parts.max.amax(dim, keepdim=True)
+    summed = (parts.sum * (parts.max - largest).exp().unsqueeze(-1)).sum(dim - 1)
+    return Partial(largest.squeeze(dim), summed)
 
 
 def mean(part: Partial) -> Tensor:
     """u / s [..., m, D]: the softmax-weighted mean of the values; zero for the empty set."""
-    s = part.mass[..., -1:]
-    return part.mass[..., :-1] / torch.where(s == 0, torch.ones_like(s), s)
+    s = part.sum[..., -1:]
+    return part.sum[..., :-1] / torch.where(s == 0, torch.ones_like(s), s)
 
 
 def suffixes(parts: Partial) -> Partial:
-    """Inclusive combines from each place to the end along the third dimension from the end of `top` [..., L, H, m].
-
-    By doubling: log₂ L combines of the whole.
-    """
-    top, mass = parts
-    length, reach = top.shape[-3], 1
+    """`combine` from each index to the end, along dimension −3 of `max` [..., L, H, m], by log₂ L doublings."""
+    length, reach = parts.max.shape[-3], 1
     while reach < length:
         later = Partial(
-            pad(top[..., reach:, :, :], (0, 0, 0, 0, 0, reach), value=FLOOR),
-            pad(mass[..., reach:, :, :, :], (0, 0, 0, 0, 0, 0, 0, reach)),
+            pad(parts.max[..., reach:, :, :], (0, 0, 0, 0, 0, reach), value=FLOOR),
+            pad(parts.sum[..., reach:, :, :, :], (0, 0, 0, 0, 0, 0, 0, reach)),
         )
-        top, mass = combine(Partial(top, mass), later)
+        parts = combine(parts, later)
         reach *= 2
-    return Partial(top, mass)
+    return parts
 
 
 def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor) -> Tensor:
     """Σᵢ wᵢ · (softmax-weighted mean under landmark i), for queries that share most of their window.
 
-    Every query of a block sees all the tokens behind `shared` and, of E edge tokens, those that `seen` marks. The sum
-    over landmarks is taken before the values are touched, so no array of queries x m x D is ever formed.
+    Every query of a block sees all tokens of `shared` and those of the E edge tokens that `seen` marks. The sum over
+    landmarks is taken first, so no array of queries × m × D is formed.
 
-    weight [..., Q, m], shared (top [..., 1 or Q, m], mass [..., m, D + 1]) or None, logit [..., m, E],
-    seen [..., Q, E], value [..., E, D] -> [..., Q, D]. A query from which `shared` is hidden has a top of FLOOR.
+    weight [..., Q, m], shared (max [..., 1 or Q, m], sum [..., m, D + 1]) or None, logit [..., m, E],
+    seen [..., Q, E], value [..., E, D] -> [..., Q, D]. A query that does not see `shared` has a max of FLOOR there.
     """
-    top = logit.detach().amax(-1)
+    largest = logit.detach().amax(-1)
     if shared is not None:
-        top = torch.maximum(top, shared.top.amax(-2))
-    top = top.clamp(min=FLOOR)  # [..., m]
-    low = logit.detach().masked_fill(logit == -torch.inf, torch.inf).amin(-1)
-    if not tracing() and bool((top - low < SPREAD).all()):
-        return _attend_close(weight, shared, logit, seen, value, top)
+        largest = torch.maximum(largest, shared.max.amax(-2))
+    largest = largest.clamp(min=FLOOR)  # [..., m]
+    smallest = logit.detach().masked_fill(logit == -torch.inf, torch.inf).amin(-1)
+    if not tracing() and bool((largest - smallest < SPREAD).all()):
+        return _attend_close(weight, shared, logit, seen, value, largest)
     return _attend_far(weight, shared, logit, seen, value)
 
 
 def _attend_close(
-    weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor, top: Tensor
+    weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor, largest: Tensor
 ) -> Tensor:
-    """One exponential for each token: no query's own top is so far below that of the block that sums underflow."""
-    share = (logit - top.unsqueeze(-1)).exp_()  # [..., m, E]
+    """One exponential per token, for logits so close together that no query's sum underflows."""
+    share = (logit - largest.unsqueeze(-1)).exp_()  # [..., m, E]
     counted = seen.to(share.dtype)
     total = counted @ share.mT  # [..., Q, m]
     if shared is not None:
-        rescale = (shared.top - top.unsqueeze(-2)).exp_()
-        total = total + rescale * shared.mass[..., -1].unsqueeze(-2)
+        rescale = (shared.max - largest.unsqueeze(-2)).exp_()
+        total = total + rescale * shared.sum[..., -1].unsqueeze(-2)
     weight = _divided(weight, total)
     out = ((weight @ share) * counted) @ value  # [..., Q, E] @ [..., E, D]
-    return out if shared is None else out + (weight * rescale) @ shared.mass[..., :-1]
+    return out if shared is None else out + (weight * rescale) @ shared.sum[..., :-1]
 
 
 def _attend_far(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor) -> Tensor:
-    """An exponential for each query and token, against the query's own top: right for any logits."""
+    """One exponential per query and token, relative to the query's own maximum: correct for any logits."""
     hidden = torch.zeros(seen.shape, dtype=logit.dtype, device=logit.device).masked_fill_(~seen, -torch.inf)
     edge = logit.unsqueeze(-3) + hidden.unsqueeze(-2)  # [..., Q, m, E]
-    top = edge.detach().amax(-1)
+    largest = edge.detach().amax(-1)
     if shared is not None:
-        top = torch.maximum(top, shared.top)
-    top = top.clamp(min=FLOOR)  # [..., Q, m]
-    share = edge.sub_(top.unsqueeze(-1)).exp_()  # in place: this is the largest array of all
+        largest = torch.maximum(largest, shared.max)
+    largest = largest.clamp(min=FLOOR)  # [..., Q, m]
+    share = edge.sub_(largest.unsqueeze(-1)).exp_()  # in place, as this is the largest array of all
     total = share.sum(-1)
     if shared is not None:
-        rescale = (shared.top - top).exp_()
-        total = total + rescale * shared.mass[..., -1].unsqueeze(-2)
+        rescale = (shared.max - largest).exp_()
+        total = total + rescale * shared.sum[..., -1].unsqueeze(-2)
     weight = _divided(weight, total)
     out = (weight.unsqueeze(-2) @ share).squeeze(-2) @ value  # [..., Q, E] @ [..., E, D]
-    return out if shared is None else out + (weight * rescale) @ shared.mass[..., :-1]
+    return out if shared is None else out + (weight * rescale) @ shared.sum[..., :-1]
 
 
 def _divided(weight: Tensor, total: Tensor) -> Tensor:
-    """w / s; a query that sees nothing has a sum of zero and gets zero."""
+    """w / s, or zero for a query that sees no token."""
     return weight / torch.where(total == 0, torch.ones_like(total), total)

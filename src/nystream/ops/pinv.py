@@ -1,17 +1,17 @@
-"""Γ†: four ways to invert the m x m matrix between the two thin factors, all of them in float64.
+"""Γ†: four inverses of the m × m matrix between the two thin factors, all computed in float64.
 
-newton  Z₀ = Γᵀ / (‖Γ‖₁ ‖Γ‖∞), then Z ← ¼ Z (13 I − ΓZ (15 I − ΓZ (7 I − ΓZ))), `iters` times. The scale is taken per
-        matrix: a maximum over the batch would make a stream's answer depend on its neighbours.
-exact   the Moore–Penrose inverse, singular values below `RTOL` of the largest dropped: what lies below it is noise in a
-        float32 model, and would amplify rounding beyond nine digits in a float64 one.
-ridge   (ΓᵀΓ + λ²I)⁻¹Γᵀ: well defined whatever the order of the landmarks, which Γ + λI is not.
-none    I, for ablation; it has a meaning only where q̃ᵢ and k̃ᵢ are pairs.
+newton  Z₀ = Γᵀ / (‖Γ‖₁ ‖Γ‖∞), then Z ← ¼ Z (13 I − ΓZ (15 I − ΓZ (7 I − ΓZ))), `iters` times. Every matrix has its own
+        scale: with a maximum over the batch, the output of a stream would depend on the other streams.
+exact   the Moore–Penrose inverse, without singular values below `RTOL` times the largest: they are noise in a float32
+        model, and would amplify rounding errors beyond the ninth digit in a float64 one.
+ridge   (ΓᵀΓ + λ²I)⁻¹Γᵀ: well defined for any order of the landmarks, unlike (Γ + λI)⁻¹.
+none    I, for ablation; meaningful only if q̃ᵢ and k̃ᵢ are pairs.
 
-Why float64: an iteration of Newton–Schulz multiplies whatever lies along a singular value near zero by 13/4, rounding
-errors included, and the normal equations of the ridge square the condition number. No Γ makes any of them raise: one
-row's numbers must not stop a batch.
+Why float64: an iteration of Newton–Schulz multiplies components along singular values near zero by 13/4, rounding
+errors included, and the normal equations of the ridge square the condition number. None of them ever raises an error,
+because one row must not stop a batch.
 
-Cost: 4 m³ an iteration for Newton–Schulz, about m³ for ridge, about 20 m³ for exact.
+Cost: 4 m³ per iteration for Newton–Schulz, about m³ for ridge, about 20 m³ for exact.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def ridge(gamma: Tensor, lam: float) -> Tensor:
 
 
 def pinv(gamma: Tensor, kind: str, iters: int, lam: float) -> Tensor:
-    """Γ† of `gamma` [..., m, m], in float64, as `AttentionConfig.pinv`, `.pinv_iters` and `.pinv_ridge` say."""
+    """Γ† of `gamma` [..., m, m], in float64, with `AttentionConfig.pinv`, `.pinv_iters` and `.pinv_ridge`."""
     gamma = gamma.double()
     if kind == "newton":
         return newton(gamma, iters)
@@ -60,7 +60,7 @@ def pinv(gamma: Tensor, kind: str, iters: int, lam: float) -> Tensor:
 
 
 def _shield(gamma: Tensor) -> tuple[Tensor, Tensor]:
-    """LAPACK refuses a whole batch for one NaN: give it I there, so that one stream does not stop its neighbours."""
+    """Replace matrices with NaN by I: LAPACK raises an error for a whole batch if one of its matrices has a NaN."""
     identity = torch.eye(gamma.shape[-1], dtype=gamma.dtype, device=gamma.device)
     finite = gamma.isfinite().all(-1).all(-1)[..., None, None]  # [..., 1, 1]
     return finite, torch.where(finite, gamma, identity)

@@ -1,4 +1,4 @@
-"""Accumulators are float32 at least, whatever the dtype of the model; Γ is inverted in float64."""
+"""Precision: accumulators are at least float32, and Γ is inverted in float64."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_FLOAT64 = {"mps"}  # devices that cannot compute in float64
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which logits, sums and inverses of a model in `dtype` are kept."""
+    """The dtype of the logits, sums and inverses of a model in `dtype`."""
     return torch.promote_types(dtype, torch.float32)
 
 
@@ -18,5 +18,5 @@ def accumulate(x: Tensor) -> Tensor:
 
 
 def wide(x: Tensor) -> Tensor:
-    """x in float64, on the CPU where its own device has no float64."""
+    """x in float64, moved to the CPU if its device has no float64."""
     return x.to("cpu", torch.float64) if x.device.type in NO_FLOAT64 else x.double()

@@ -1,4 +1,4 @@
-"""Rows of different lengths in one tensor: what is void may hold anything, NaN too, and becomes zero."""
+"""Rows of different lengths in one tensor. Padding may have any value, even NaN, and is replaced by zeros."""
 
 from __future__ import annotations
 

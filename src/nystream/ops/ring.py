@@ -1,7 +1,7 @@
-"""A ring of the last n tokens: token number t of a stream lies in slot (t − 1) mod n.
+"""Rings of the last n tokens: token number t of a stream is in slot (t − 1) mod n.
 
-`ring` is [B, n, ...]; `count` [B] is how many tokens each row has seen, so rows may be at different phases.
-Groups of r tokens that arrive together never wrap, because r divides n.
+`ring` is [B, n, ...]. `time` [B] is the number of tokens that each row's stream has read, so rows may be at different
+phases. Groups of r tokens that arrive together never wrap around, because r divides n.
 """
 
 from __future__ import annotations
@@ -10,43 +10,43 @@ import torch
 from torch import Tensor
 
 
-def rows(count: Tensor) -> Tensor:
-    """[B]: the batch index that goes with one slot per row."""
-    return torch.arange(count.shape[0], device=count.device)
+def rows(x: Tensor) -> Tensor:
+    """[B]: indices of the rows of a batch."""
+    return torch.arange(x.shape[0], device=x.device)
 
 
-def read(ring: Tensor, count: Tensor, r: int) -> Tensor:
+def read(ring: Tensor, time: Tensor, r: int) -> Tensor:
     """The group [B, r, ...] that the next `write` replaces: what leaves the window."""
     groups = ring.unflatten(1, (-1, r))
-    return groups[rows(count), (count // r) % groups.shape[1]]
+    return groups[rows(time), (time // r) % groups.shape[1]]
 
 
-def write(ring: Tensor, count: Tensor, group: Tensor) -> None:
-    """Put `group` [B, r, ...] where the oldest group was, in place. `count` is the count before the group."""
+def write(ring: Tensor, time: Tensor, group: Tensor) -> None:
+    """Replace the oldest group by `group` [B, r, ...], in place; `time` is the time before it."""
     groups = ring.unflatten(1, (-1, group.shape[1]))
-    groups.index_put_((rows(count), (count // group.shape[1]) % groups.shape[1]), group.to(ring.dtype))
+    groups.index_put_((rows(time), (time // group.shape[1]) % groups.shape[1]), group.to(ring.dtype))
 
 
-def unroll(ring: Tensor, count: Tensor) -> Tensor:
-    """The ring in order of age, oldest first; void slots, if any, come first."""
+def unroll(ring: Tensor, time: Tensor) -> Tensor:
+    """The ring from its oldest to its newest token; void slots come first."""
     n = ring.shape[1]
-    slots = (count[:, None] + torch.arange(n, device=count.device)) % n  # [B, n]
-    return ring[rows(count)[:, None], slots]
+    slots = (time[:, None] + torch.arange(n, device=time.device)) % n  # [B, n]
+    return ring[rows(time)[:, None], slots]
 
 
-def valid(count: Tensor, n: int) -> Tensor:
-    """[B, n] bool: the slots that hold a token."""
-    return torch.arange(n, device=count.device) < count[:, None]
+def valid(time: Tensor, n: int) -> Tensor:
+    """[B, n] bool: slots that have a token."""
+    return torch.arange(n, device=time.device) < time[:, None]
 
 
-def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, count: Tensor, void: float = 0.0) -> Tensor:
+def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, time: Tensor, void: float = 0.0) -> Tensor:
     """The ring after a piece of a stream.
 
-    `ext` [B, n + T, ...] is the unrolled ring followed by the piece, of which row b has `lengths[b]` tokens;
-    `count` is the count after it. Slots without a token of the current stream are filled with `void`.
+    `ext` [B, n + T, ...] is the unrolled ring followed by the piece, of which row b has `lengths[b]` tokens; `time` is
+    the time after it. Slots without a token of the current stream are filled with `void`.
     """
     n = ring.shape[1]
-    age = (count[:, None] - 1 - torch.arange(n, device=count.device)) % n  # [B, n]
-    tokens = ext[rows(count)[:, None], n + lengths[:, None] - 1 - age]
-    held = (age < count[:, None]).reshape(*age.shape, *[1] * (ring.dim() - 2))
-    return torch.where(held, tokens.to(ring.dtype), void)
+    age = (time[:, None] - 1 - torch.arange(n, device=time.device)) % n  # [B, n]
+    tokens = ext[rows(time)[:, None], n + lengths[:, None] - 1 - age]
+    has_token = (age < time[:, None]).reshape(*age.shape, *[1] * (ring.dim() - 2))
+    return torch.where(has_token, tokens.to(ring.dtype), void)

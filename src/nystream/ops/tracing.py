@@ -1,4 +1,4 @@
-"""Whether the values of tensors may be looked at."""
+"""Whether code may branch on the values of tensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import torch
 
 
 def tracing() -> bool:
-    """True while a graph is traced or `torch.func` transforms run: a branch on a value would fail there.
+    """True while a graph is traced or a `torch.func` transform runs, where branching on a value fails.
 
-    What branches to save work takes the road that is right for any value instead.
+    Code that branches to save work then takes the path that is correct for all values.
     """
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return True

@@ -1,4 +1,4 @@
-"""Many streams of one model in one process."""
+"""`StreamPool`: many streams of one model in one process."""
 
 from nystream.stream.errors import UnknownStreamError
 from nystream.stream.pool import StreamPool

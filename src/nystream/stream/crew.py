@@ -1,7 +1,7 @@
-"""Threads that share out the pieces of a job.
+"""Threads that share the pieces of a job.
 
-They are Python's own: a kernel that runs without Python's lock keeps a core busy from any thread. So nothing depends on
-Numba's threading layers, of which the one that is always there ends the process when two threads use it at once.
+These are Python threads, which run kernels in parallel because kernels release the GIL. Numba's own threading layers
+are not used: the only one that is always available aborts the process when two threads use it at once.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Jobs = SimpleQueue[Callable[[], None] | None]
 
 
 class Crew:
-    """Helpers that wait for work; there are as many as were ever asked for, and could be had."""
+    """Threads that wait for jobs. More are started when a job needs them, as long as the system allows."""
 
     def __init__(self) -> None:
-        self._engage()
+        self._start()
 
     def share(self, workers: Sequence[Work], pieces: Iterator[int]) -> None:
-        """Hand every piece to one of the workers: the first runs in this thread, each of the others in a helper.
+        """Give every piece to one of the workers. The first runs in this thread, the others in threads of the crew.
 
-        Where the system gives no more threads, fewer workers do it all. If anything fails or interrupts, no new piece
-        is begun, and those that were begun have ended when this returns.
+        If the system cannot start more threads, fewer workers do the work. After an error or an interrupt, no new piece
+        is started, and all started pieces have ended when this returns.
         """
-        helpers = self._hired(len(workers) - 1)
-        ends: list[BaseException | None] = []
+        threads = self._threads_for(len(workers) - 1)
+        results: list[BaseException | None] = []
         bell: SimpleQueue[None] = SimpleQueue()
-        jobs = [partial(_help, worker, pieces, ends, bell) for worker in workers[1 : 1 + helpers]]
+        jobs = [partial(_work, worker, pieces, results, bell) for worker in workers[1 : 1 + threads]]
         sent = 0
         try:
             for job in jobs:
@@ -40,44 +40,44 @@ class Crew:
                 self._jobs.put(job)
             _drain(workers[0], pieces)
         except BaseException:
-            for _ in pieces:  # none are left for the others
+            for _ in pieces:  # leave none for the others
                 pass
             raise
         finally:
-            _wait(ends, sent, bell)
-        for end in ends:
-            if end is not None:
-                raise end
+            _wait(results, sent, bell)
+        for error in results:
+            if error is not None:
+                raise error
 
-    def _engage(self) -> None:
+    def _start(self) -> None:
         self._process = os.getpid()
         self._jobs: Jobs = SimpleQueue()
         self._threads: list[Thread] = []
-        self._dismiss = weakref.finalize(self, _dismiss, self._jobs, self._threads)
-        self._dismiss.atexit = False  # they are daemons
+        self._stop = weakref.finalize(self, _stop, self._jobs, self._threads)
+        self._stop.atexit = False  # the threads are daemons
 
-    def _hired(self, wanted: int) -> int:
-        """How many helpers there are for so many jobs."""
-        if self._process != os.getpid():  # a child that was forked: its parent's threads are not here
-            self._dismiss.detach()
-            self._engage()
-        while len(self._threads) < wanted:
-            helper = Thread(target=_serve, args=(self._jobs,), name="nystream", daemon=True)
+    def _threads_for(self, jobs: int) -> int:
+        """Start threads for a number of jobs; return how many of the jobs have one."""
+        if self._process != os.getpid():  # a forked child does not have the threads of its parent
+            self._stop.detach()
+            self._start()
+        while len(self._threads) < jobs:
+            thread = Thread(target=_serve, args=(self._jobs,), name="nystream", daemon=True)
             try:
-                helper.start()
-            except RuntimeError:  # no more threads to be had
+                thread.start()
+            except RuntimeError:  # the system cannot start another thread
                 break
-            self._threads.append(helper)
-        return min(wanted, len(self._threads))
+            self._threads.append(thread)
+        return min(jobs, len(self._threads))
 
 
 def _serve(jobs: Jobs) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # or it would hold its arrays until the next one comes
+        del job  # otherwise its arrays would stay alive until the next job
 
 
-def _dismiss(jobs: Jobs, threads: list[Thread]) -> None:
+def _stop(jobs: Jobs, threads: list[Thread]) -> None:
     for _ in threads:
         jobs.put(None)
 
@@ -87,20 +87,20 @@ def _drain(worker: Work, pieces: Iterator[int]) -> None:
         worker(piece)
 
 
-def _help(worker: Work, pieces: Iterator[int], ends: list[BaseException | None], bell: SimpleQueue[None]) -> None:
-    end: BaseException | None = None
+def _work(worker: Work, pieces: Iterator[int], results: list[BaseException | None], bell: SimpleQueue[None]) -> None:
+    result: BaseException | None = None
     try:
         _drain(worker, pieces)
     except BaseException as error:
-        end = error
-    ends.append(end)
+        result = error
+    results.append(result)
     bell.put(None)
 
 
-def _wait(ends: list[BaseException | None], count: int, bell: SimpleQueue[None]) -> None:
-    """Until all have ended, whatever interrupts: they write to memory that the caller will give away."""
+def _wait(results: list[BaseException | None], count: int, bell: SimpleQueue[None]) -> None:
+    """Wait until all jobs have ended, despite interrupts: they write to memory that the caller is going to release."""
     interrupt: BaseException | None = None
-    while len(ends) < count:  # what counts; the bell only wakes
+    while len(results) < count:  # the bell only wakes this thread up
         try:
             bell.get(timeout=0.05)
         except Empty:

@@ -1,27 +1,27 @@
-"""What a pool raises that Python has no name for."""
+"""Errors of a pool."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What torch says, in a RuntimeError, where it cannot have the memory it wants.
-SHORT_OF_MEMORY = ("allocate memory", "out of memory", "size calculation overflowed")
+# Messages of the RuntimeErrors that torch raises when it cannot allocate memory.
+OUT_OF_MEMORY = ("allocate memory", "out of memory", "size calculation overflowed")
 
 
 class UnknownStreamError(KeyError, ValueError):
-    """An id that no open stream has: it was never given out, or its stream is closed."""
+    """The id of a stream that was never opened, or is closed."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # a KeyError would show the message in quotes
+        return str(self.args[0])  # a KeyError shows its message in quotes
 
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """A MemoryError that says what there was no memory for, whichever library noticed."""
+    """Raise a MemoryError that says what memory was needed for, if numpy or torch runs out of it."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in SHORT_OF_MEMORY):
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
-        raise MemoryError(f"no room for {what}: {error}") from error
+        raise MemoryError(f"not enough memory for {what}: {error}") from error

@@ -1,7 +1,7 @@
-"""Pools across a fork: no child finds a lock that a thread of its parent held, or a state that was half-written.
+"""Make pools safe to fork: a child process never inherits a locked pool or a half-written state.
 
-A fork copies the memory as it is at that moment, but of all threads only the one that forks. So it waits until nobody
-pushes: every pool's lock is taken before the fork, and is free again after it, in the parent and in the child.
+A fork copies all memory, but only the thread that forks. So a fork waits until no thread is pushing: it takes the locks
+of all pools, and releases them afterwards in the parent and in the child.
 """
 
 from __future__ import annotations
@@ -11,45 +11,45 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
-# A push lasts far less. Whoever has to wait so long is a signal handler that forks in the midst of a push of its own
-# thread: the lock is released, in the child too, when that push goes on.
-PATIENCE = 10.0
+# A push takes far less than this. Only a signal handler that forks during a push of its own thread waits so long; that
+# push releases the lock when it continues, in the child, too.
+TIMEOUT_SECONDS = 10.0
 
 
 class Locked(Protocol):
     _lock: Lock
 
 
-_entering = Lock()  # held while `_pools` is read or changed
+_pools_lock = Lock()
 _pools: WeakSet[Locked] = WeakSet()
-_held: list[Locked] = []  # those whose locks the fork that goes on holds
+_locked: list[Locked] = []  # pools whose locks are held by the current fork
 
 
-def enter(pool: Locked) -> None:
-    """From now on, a fork waits for this pool."""
-    with _entering:
+def register(pool: Locked) -> None:
+    """Let forks wait for this pool from now on."""
+    with _pools_lock:
         _pools.add(pool)
 
 
 def _before() -> None:
-    _entering.acquire()
+    _pools_lock.acquire()
     for pool in list(_pools):
-        if pool._lock.acquire(timeout=PATIENCE):
-            _held.append(pool)
+        if pool._lock.acquire(timeout=TIMEOUT_SECONDS):
+            _locked.append(pool)
 
 
 def _after_in_parent() -> None:
-    while _held:
-        _held.pop()._lock.release()
-    _entering.release()
+    while _locked:
+        _locked.pop()._lock.release()
+    _pools_lock.release()
 
 
 def _after_in_child() -> None:
-    """New locks: those that were waited for in the parent are not to be relied on."""
-    global _entering
-    while _held:
-        _held.pop()._lock = Lock()
-    _entering = Lock()
+    """Make new locks: other threads of the parent may have been waiting for the old ones."""
+    global _pools_lock
+    while _locked:
+        _locked.pop()._lock = Lock()
+    _pools_lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,6 +1,7 @@
-"""Snapshots: one stream's state as bytes that any pool of the same model goes on from, whatever its backend.
+"""Snapshots: the state of one stream as bytes, from which any pool of the same model, with any backend, can resume.
 
-A snapshot is what `state.pack` makes of the state, and a fingerprint of the weights: a state means nothing to others.
+A snapshot is a state packed by `state.pack`, with a fingerprint of the weights, because a state is meaningless with
+other weights.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from torch import nn
 
 import nystream.state as states
 
-WHAT = "the snapshot"
+SOURCE = "the snapshot"
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A hash of every weight and buffer that is saved: names, dtypes, shapes and bytes."""
+    """A hash of all saved weights and buffers: names, dtypes, shapes and bytes."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -26,7 +27,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 class Snapshots:
-    """Makes and reads the snapshots of one model, whose weights stay as they are."""
+    """Writes and reads the snapshots of a model whose weights do not change."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -35,29 +36,29 @@ class Snapshots:
             self._fresh = model.init_state(1)
 
     def dump(self, state: Any) -> bytes:
-        """The bytes of one stream's state."""
+        """The snapshot of a state of one stream."""
         return states.pack(state, self._model, like=self._fresh, weights=self._weights)
 
     def load(self, blob: Any) -> Any:
-        """The state in a snapshot, or in what `save_state` wrote of one stream, which says nothing of weights."""
+        """The state in a snapshot, or in a file of `save_state`, which has no fingerprint of the weights."""
         if not isinstance(blob, bytes | bytearray | memoryview):
-            raise TypeError(f"blob is a {type(blob).__name__}, but must be the bytes that snapshot() gave")
+            raise TypeError(f"blob is a {type(blob).__name__}, but must be the bytes that snapshot() returned")
         blob = bytes(blob)
-        state = states.unpack(blob, self._model, like=self._fresh, source=WHAT)
+        state = states.unpack(blob, self._model, like=self._fresh, source=SOURCE)
         theirs = states.metadata(blob).get("weights", self._weights)
         if theirs != self._weights:
             raise ValueError(
-                f"{WHAT} belongs to other weights ({theirs:.8}… there, {self._weights:.8}… here); "
-                f"a stream can only go on with the weights it began with"
+                f"{SOURCE} belongs to other weights ({theirs:.8}… there, {self._weights:.8}… here); "
+                f"a stream can only be resumed with the weights it was started with"
             )
         rows = state.time.shape[0]
         if rows != 1:
-            raise ValueError(f"{WHAT} has {rows} streams, but must have one; state.select() takes one out")
+            raise ValueError(f"{SOURCE} has {rows} streams, but must have one; state.select() selects one")
         return state
 
     @property
     def _weights(self) -> str:
-        """Worked out when it is needed, and without a lock, which a fork could leave held: it is the same each time."""
+        """The fingerprint, computed when needed. Needs no lock, which a fork might copy: every thread gets the same."""
         if self._hash is None:
             self._hash = fingerprint(self._model)
         return self._hash

@@ -1,4 +1,4 @@
-"""The nine attentions, one file each, and the float64 reference that judges them; `nystream.variants` declares them.
+"""The nine attention variants, one file each, and their float64 reference; `nystream.variants` declares them.
 
 Every file has the same four functions:
 
@@ -7,6 +7,6 @@ Every file has the same four functions:
     step(q, k, v, state, cfg, fixed)        one group, [B, H, r, D] each -> [B, H, rows, D]; writes into `state`
     steps(q, k, v, state, cfg, fixed, when) a piece of a stream, [B, H, T, D] each
 
-`forward` takes `dropout=` or `mask=` too where the record's `options` say so. A variant whose landmarks lag behind the
-window also has `windows(q, k, v, state, cfg, when, lengths)`, all rows after every group of a piece.
+`forward` also takes `dropout=` or `mask=` if the record's `options` list them. A variant whose landmarks lag behind the
+window also has `windows(q, k, v, state, cfg, when, lengths)`: all rows after every group of a piece.
 """

@@ -1,12 +1,12 @@
-"""Att_CoNyRe^Cont: landmarks that are renewed from the stream, all rows.
+"""Att_CoNyRe^Cont: continual landmarks, all rows.
 
     Att = B_φ Γ† · Δ_φ V
 
-Between renewals the rows of B_φ Γ† are reused and only the newest is computed. A renewal adds one column to B,
-exp(Q k̃_new), after which all rows are normalised and multiplied by the new Γ†.
+Between renewals the rows of B_φ Γ† are reused, and only the newest is computed. A renewal replaces one column of B,
+exp(Q k̃_new); then all rows are normalized and multiplied by the new Γ†.
 
-Cost: n d m a step more than `co_cont_single`, and n d + h n m² more at a renewal. State: as `co_cont_single`, and
-n (d + 2 h m) numbers for the queries, their logits and the rows of B_φ Γ†.
+Cost: n d m per step more than `co_cont_single`, and n d + h n m² more at a renewal. State: that of `co_cont_single`,
+and n (d + 2 h m) numbers for the queries, their logits and the rows of B_φ Γ†.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from nystream.ops.partials import Partial
 from nystream.ops.precision import accumulate, accumulator
 from nystream.ops.timeline import Timeline
 
-SINGLE = len(ContState._fields)
+CONT_LEAVES = len(ContState._fields)
 
 
 class ContRetroState(NamedTuple):
-    """As `ContState`, and the rows of the window."""
+    """`ContState`, and the rows of the window."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_key: Tensor  # [B, n, H, D]
     ring_value: Tensor  # [B, n, H, D]
     landmarks: Tensor  # [B, m, 2, H, D]
@@ -75,26 +75,26 @@ def step(
     q: Tensor, k: Tensor, v: Tensor, state: ContRetroState, cfg: AttentionConfig, fixed: Fixed | None = None
 ) -> tuple[Tensor, ContRetroState]:
     before = state.time
-    sums, base = co_cont_single.advance(q, k, v, ContState(*state[:SINGLE]), cfg)
+    sums, base = co_cont_single.advance(q, k, v, ContState(*state[:CONT_LEAVES]), cfg)
     beta = (accumulate(q) @ tilde(base.landmarks, 1).mT * cfg.scale).transpose(1, 2)  # [B, r, H, m]
     ring.write(state.ring_query, before, q.transpose(1, 2))
     ring.write(state.ring_beta, before, beta)
-    ring.write(state.ring_weight, before, _normalised(beta, base.gamma_pinv))
+    ring.write(state.ring_weight, before, _normalized(beta, base.gamma_pinv))
     _renew_rows(state, base, before, cfg)
-    state = ContRetroState(*base, *state[SINGLE:])
+    state = ContRetroState(*base, *state[CONT_LEAVES:])
     return _rows(state, sums, cfg, v.dtype), state
 
 
 def steps(
     q: Tensor, k: Tensor, v: Tensor, state: ContRetroState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
 ) -> tuple[Tensor, ContRetroState]:
-    old = ContState(*state[:SINGLE])
+    old = ContState(*state[:CONT_LEAVES])
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
     base = co_cont_single.roll_on(key, value, co_cont_single.bank(q, k, old, cfg, when), old, cfg, when)
     query = extend(state.ring_query, state.time, q)
     ring_query = ring.roll_on(state.ring_query, query, when.lengths, when.after)
     beta = (accumulate(ring_query).transpose(1, 2) @ tilde(base.landmarks, 1).mT * cfg.scale).transpose(1, 2)
-    state = ContRetroState(*base, ring_query, beta.contiguous(), _normalised(beta, base.gamma_pinv))
+    state = ContRetroState(*base, ring_query, beta.contiguous(), _normalized(beta, base.gamma_pinv))
     parts = Partial(base.part_max, base.part_sum)
     sums = window.delta_v(cfg, parts, base.ring_logit, base.ring_value, base.time)
     return _rows(state, sums, cfg, v.dtype), state
@@ -111,15 +111,15 @@ def windows(
 ) -> Tensor:
     """All rows after every group of a piece: q, k and v [B, H, G, n, D] -> [B G, H, n, D].
 
-    As `forward` over each window, but for the landmarks: those that were complete when its last group came.
+    Like `forward` over each window, but with the landmarks that were complete when its last group arrived.
     """
     r, m = cfg.update_size, cfg.m
-    # The piece itself: the r newest tokens of every window.
+    # The r newest tokens of every window are the piece.
     q_new, k_new = (x[..., -r:, :].flatten(2, 3) for x in (q, k))
-    held = co_cont_single.bank(q_new, k_new, ContState(*state[:SINGLE]), cfg, when)
-    generation = held.newest[:, ::r] - (m - 1)  # [B, G]
+    bank = co_cont_single.bank(q_new, k_new, ContState(*state[:CONT_LEAVES]), cfg, when)
+    generation = bank.newest[:, ::r] - (m - 1)  # [B, G]
     chosen = generation[..., None] + torch.arange(m, device=generation.device)
-    landmarks = held.landmarks[ring.rows(generation)[:, None, None], chosen].flatten(0, 1)  # [B G, m, 2, H, D]
+    landmarks = bank.landmarks[ring.rows(generation)[:, None, None], chosen].flatten(0, 1)  # [B G, m, 2, H, D]
     q_tilde, k_tilde = tilde(landmarks, 0), tilde(landmarks, 1)
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
     out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)
@@ -129,13 +129,13 @@ def windows(
     return zero_void(torch.where((lengths < cfg.window)[:, None, None, None], early, out), lengths)
 
 
-def _normalised(beta: Tensor, inverse: Tensor) -> Tensor:
+def _normalized(beta: Tensor, inverse: Tensor) -> Tensor:
     """B_φ Γ† [B, T, H, m] of logits [B, T, H, m]."""
     return (beta.softmax(-1).transpose(1, 2) @ inverse).transpose(1, 2).contiguous()
 
 
 def _renew_rows(state: ContRetroState, base: ContState, before: Tensor, cfg: AttentionConfig) -> None:
-    """New columns of B and all rows of B_φ Γ†, in place, for the batch rows whose landmarks were renewed."""
+    """Update columns of B and all rows of B_φ Γ†, in place, in the batch rows whose landmarks were renewed."""
     plan = schedule(cfg.window, cfg.m, cfg.update_size, device=before.device)
     some = due(before, plan, cfg).nonzero()[:, 0]
     if not some.numel():
@@ -145,11 +145,11 @@ def _renew_rows(state: ContRetroState, base: ContState, before: Tensor, cfg: Att
     column = (accumulate(state.ring_query[some]).transpose(1, 2) @ k_tilde.mT * cfg.scale).transpose(1, 2)
     beta = state.ring_beta[some].scatter(-1, slots[:, None, None, :].expand_as(column), column)
     state.ring_beta.index_copy_(0, some, beta)
-    state.ring_weight.index_copy_(0, some, _normalised(beta, base.gamma_pinv[some]))
+    state.ring_weight.index_copy_(0, some, _normalized(beta, base.gamma_pinv[some]))
 
 
 def _rows(state: ContRetroState, sums: Tensor, cfg: AttentionConfig, dtype: torch.dtype) -> Tensor:
-    """All rows, oldest first: exact while the window is filling."""
+    """All rows, oldest first; exact attention until the window is full."""
     out = (ring.unroll(state.ring_weight, state.time).transpose(1, 2) @ sums).to(dtype)
     filling = state.time < cfg.window
     if bool(filling.any()):

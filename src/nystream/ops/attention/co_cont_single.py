@@ -1,14 +1,14 @@
-"""Att_CoNySi^Cont: landmarks that are renewed from the stream, newest row.
+"""Att_CoNySi^Cont: continual landmarks, newest row.
 
     Att = softmax(q_new K̃ᵀ / √d) Γ† · Δ_φ V
 
-Q̃ and K̃ are means over segments. Every n/m tokens a segment is complete: its landmark replaces the oldest one, that
-landmark's row of Δ_φ V is summed over the window (n d), and Γ† is computed again. In between a step costs what it
-costs with fixed landmarks. While the window is not full there are no landmarks yet, and attention is exact.
+Q̃ and K̃ are means over segments. Every n/m tokens a segment is complete: its landmark replaces the oldest one, the row
+of Δ_φ V of that landmark is summed over the window (n d), and Γ† is computed again. All other steps cost the same as
+with fixed landmarks. Until the window is full there are no landmarks, and attention is exact.
 
-Cost: 18 d m + h m² a step with `partials`, d the width of all h heads, and 4 n d + d m² + 4 h m³ an iteration at a
-renewal; about n d m a step with `recompute`. State: n (2d + h m) numbers for the window, 2 d m + 2 d + h m² for the
-landmarks and their inverse, and the partials.
+Cost: 18 d m + h m² per step with `partials`, where d is the width of all h heads, and at a renewal 4 n d + d m² and
+4 h m³ per iteration of the inverse; about n d m per step with `recompute`. State: n (2d + h m) numbers for the window,
+2 d m + 2 d + h m² for the landmarks and their inverse, and the partials.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Branch = Callable[..., tuple[Tensor, ...]]
 
 
 class ContState(NamedTuple):
-    """What is in the window, the landmarks and the window as they see it."""
+    """The window, the landmarks, and the partial sums of the window."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_key: Tensor  # [B, n, H, D]
     ring_value: Tensor  # [B, n, H, D]
-    landmarks: Tensor  # [B, m, 2, H, D] (q̃, k̃), each in the place of the one it replaced
+    landmarks: Tensor  # [B, m, 2, H, D] (q̃, k̃), each at the index of the one it replaced
     pending: Tensor  # [B, 2, H, D] sums of q and k over the unfinished segment
     gamma_pinv: Tensor  # [B, H, m, m]
     ring_logit: Tensor  # [B, n, H, m]
@@ -82,40 +82,40 @@ def step(
     out = (weights(q, tilde(state.landmarks, 1), state.gamma_pinv, cfg) @ sums).to(v.dtype)
     filling = state.time < cfg.window
 
-    def warm_up(out: Tensor, q: Tensor, ring_key: Tensor, ring_value: Tensor, count: Tensor) -> tuple[Tensor]:
-        early = exact_ring(q, ring_key, ring_value, count, cfg)
-        return (torch.where((count < cfg.window)[:, None, None, None], early, out),)
+    def warm_up(out: Tensor, q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor) -> tuple[Tensor]:
+        early = exact_ring(q, ring_key, ring_value, time, cfg)
+        return (torch.where((time < cfg.window)[:, None, None, None], early, out),)
 
     (out,) = _maybe(filling.any(), warm_up, 1, (out, q, state.ring_key, state.ring_value, state.time))
     return out, state
 
 
 def advance(q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig) -> tuple[Tensor, ContState]:
-    """Δ_φ V [B, H, m, D] with one more group in the window, landmarks renewed if it completes any."""
-    before, count = state.time, state.time + cfg.update_size
+    """Δ_φ V [B, H, m, D] with one more group in the window; landmarks that it completes are renewed."""
+    before, time = state.time, state.time + cfg.update_size
     ring.write(state.ring_key, before, k.transpose(1, 2))
     plan = schedule(cfg.window, cfg.m, cfg.update_size, device=before.device)
     tokens = accumulate(torch.stack([q, k], 1)).permute(0, 3, 1, 2, 4)  # [B, r, 2, H, D]
     landmarks, pending = collect(state.landmarks, state.pending, tokens, before, plan)
-    state = state._replace(time=count, landmarks=landmarks, pending=pending)
+    state = state._replace(time=time, landmarks=landmarks, pending=pending)
     logit = (accumulate(k) @ tilde(landmarks, 0).mT * cfg.scale).transpose(1, 2)  # [B, r, H, m]
     parts = Partial(state.part_max, state.part_sum)
     window.push(cfg, parts, state.ring_logit, state.ring_value, before, logit, v.transpose(1, 2))
     state = _renewed(state, due(before, plan, cfg), plan, cfg)
     parts = Partial(state.part_max, state.part_sum)
-    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, count), state
+    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time), state
 
 
 def steps(
     q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
 ) -> tuple[Tensor, ContState]:
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
-    held = bank(q, k, state, cfg, when)
-    out = generations.windowed(q.transpose(1, 2), key, value, held, cfg, when).transpose(1, 2).to(v.dtype)
+    landmarks = bank(q, k, state, cfg, when)
+    out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when).transpose(1, 2).to(v.dtype)
     filling = when.end < cfg.window
     if bool(filling.any()):
         out = torch.where(filling[:, None, :, None], banded(q, key, value, cfg, when), out)
-    return out, roll_on(key, value, held, state, cfg, when)
+    return out, roll_on(key, value, landmarks, state, cfg, when)
 
 
 def bank(q: Tensor, k: Tensor, state: ContState, cfg: AttentionConfig, when: Timeline) -> Bank:
@@ -124,17 +124,17 @@ def bank(q: Tensor, k: Tensor, state: ContState, cfg: AttentionConfig, when: Tim
 
 
 def roll_on(
-    key: Tensor, value: Tensor, held: Bank, state: ContState, cfg: AttentionConfig, when: Timeline
+    key: Tensor, value: Tensor, landmarks: Bank, state: ContState, cfg: AttentionConfig, when: Timeline
 ) -> ContState:
-    """The state after a piece of a stream: rings and landmarks, and what follows from them."""
+    """The state after a piece of a stream: rings, landmarks, and everything that follows from them."""
     ring_key, ring_value = (
         ring.roll_on(old, ext, when.lengths, when.after)
         for old, ext in ((state.ring_key, key), (state.ring_value, value))
     )
-    logit = _ring_logits(tilde(held.after, 0), ring_key, when.after, cfg)
+    logit = _ring_logits(tilde(landmarks.after, 0), ring_key, when.after, cfg)
     parts = window.rebuild(cfg, logit, ring_value, when.after)
-    inverse = _inverse(held.after, cfg)
-    return ContState(when.after, ring_key, ring_value, held.after, held.pending, inverse, logit, *parts)
+    inverse = _inverse(landmarks.after, cfg)
+    return ContState(when.after, ring_key, ring_value, landmarks.after, landmarks.pending, inverse, logit, *parts)
 
 
 def tilde(landmarks: Tensor, which: int) -> Tensor:
@@ -148,18 +148,18 @@ def due(before: Tensor, plan: Schedule, cfg: AttentionConfig) -> Tensor:
 
 
 def _inverse(landmarks: Tensor, cfg: AttentionConfig) -> Tensor:
-    # Laid out as a file would give it back: a product rounds differently for a transposed factor.
+    # Contiguous, as after loading from a file: a product with a transposed factor rounds differently.
     return gamma_pinv(tilde(landmarks, 0), tilde(landmarks, 1), cfg).contiguous()
 
 
-def _ring_logits(q_tilde: Tensor, ring_key: Tensor, count: Tensor, cfg: AttentionConfig) -> Tensor:
-    """[B, n, H, R]: logits of landmarks q̃ [B, H, R, D] with the keys of the ring, −inf where there is none."""
+def _ring_logits(q_tilde: Tensor, ring_key: Tensor, time: Tensor, cfg: AttentionConfig) -> Tensor:
+    """[B, n, H, R]: logits of landmarks q̃ [B, H, R, D] with the keys of the ring, −inf in void slots."""
     logit = accumulate(ring_key).transpose(1, 2) @ q_tilde.mT * cfg.scale  # [B, H, n, R]
-    return logit.transpose(1, 2).masked_fill(~ring.valid(count, cfg.window)[..., None, None], -torch.inf)
+    return logit.transpose(1, 2).masked_fill(~ring.valid(time, cfg.window)[..., None, None], -torch.inf)
 
 
 def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig) -> ContState:
-    """The state with the rows of new landmarks summed over the window, and their inverse, where `now` [B] says so."""
+    """The state with new landmarks summed over the window, and a new Γ†, in the rows that `now` [B] marks."""
 
     def renew(
         inverse: Tensor,
@@ -169,23 +169,23 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
         landmarks: Tensor,
         ring_key: Tensor,
         ring_value: Tensor,
-        count: Tensor,
+        time: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        # Where fewer landmarks are new than slots are renewed, old ones are summed again, to the same result.
-        slots = plan.renewed[((count - 1) // cfg.update_size) % plan.renewed.shape[0]]  # [B, R]
-        q_tilde = landmarks[ring.rows(count)[:, None], slots, 0].transpose(1, 2)  # [B, H, R, D]
-        logit = _ring_logits(q_tilde, ring_key, count, cfg)
-        parts = window.rebuild(cfg, logit, ring_value, count)
+        # If fewer than R landmarks are new, some old ones are summed again, with the same result.
+        slots = plan.renewed[((time - 1) // cfg.update_size) % plan.renewed.shape[0]]  # [B, R]
+        q_tilde = landmarks[ring.rows(time)[:, None], slots, 0].transpose(1, 2)  # [B, H, R, D]
+        logit = _ring_logits(q_tilde, ring_key, time, cfg)
+        parts = window.rebuild(cfg, logit, ring_value, time)
         rows = slots[:, None, None, :]
         ring_logit = ring_logit.scatter(-1, rows.expand_as(logit), logit)
-        part_max = part_max.scatter(-1, rows.expand_as(parts.top), parts.top)
-        part_sum = part_sum.scatter(-2, rows[..., None].expand_as(parts.mass), parts.mass)
+        part_max = part_max.scatter(-1, rows.expand_as(parts.max), parts.max)
+        part_sum = part_sum.scatter(-2, rows[..., None].expand_as(parts.sum), parts.sum)
         return _inverse(landmarks, cfg), ring_logit, part_max, part_sum
 
-    # Named here: torch.compile mixes up operands of torch.cond that get their first name inside a branch.
+    # Assigned here, because torch.compile mixes up operands of torch.cond that are first named inside a branch.
     inverse, ring_logit, part_max, part_sum = state.gamma_pinv, state.ring_logit, state.part_max, state.part_sum
     changed = (inverse, ring_logit, part_max, part_sum)
-    given = (state.landmarks, state.ring_key, state.ring_value, state.time)
+    read = (state.landmarks, state.ring_key, state.ring_value, state.time)
     if torch.compiler.is_compiling():
 
         def renew_some(now: Tensor, *x: Tensor) -> tuple[Tensor, ...]:
@@ -194,19 +194,19 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
                 for new, old in zip(renew(*x), x[: len(changed)], strict=True)
             )
 
-        leaves = _maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *given))
+        leaves = _maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *read))
         return state._replace(gamma_pinv=leaves[0], ring_logit=leaves[1], part_max=leaves[2], part_sum=leaves[3])
     some = now.nonzero()[:, 0]
     if some.numel():
-        for leaf, new in zip(changed, renew(*(x[some] for x in (*changed, *given))), strict=True):
+        for leaf, new in zip(changed, renew(*(x[some] for x in (*changed, *read))), strict=True):
             leaf.index_copy_(0, some, new)
     return state
 
 
 def _maybe(condition: Tensor, then: Branch, count: int, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """`then(*operands)` if the condition holds, else the first `count` operands as they are.
+    """`then(*operands)` if the condition holds, else the first `count` operands unchanged.
 
-    A branch in Python, but `torch.cond` while a graph is traced: both sides must then be laid out alike.
+    A Python branch, or `torch.cond` while a graph is traced, where both branches must return the same memory layout.
     """
     if not torch.compiler.is_compiling():
         return then(*operands) if bool(condition) else operands[:count]

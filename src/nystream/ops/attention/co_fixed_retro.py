@@ -2,9 +2,9 @@
 
     Att = [(B_φ Γ†)_mem ; (β_φ)_new Γ†] · Δ_φ V
 
-Rows of B_φ Γ† never change while they are in the window: each is computed once, when its token arrives. (The paper's
-equation lacks Γ† on the new row.) Cost: n d m a step more than `co_fixed_single`. State: n (2 h m + d) numbers and the
-partials.
+A row of B_φ Γ† does not change while it is in the window: it is computed once, when its token arrives. (The paper's
+equation lacks Γ† in the new row.) Cost: n d m per step more than `co_fixed_single`. State: n (2 h m + d) numbers and
+the partials.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nystream.ops.timeline import Timeline
 
 
 class FixedRetroState(NamedTuple):
-    """As `FixedState`, and the rows of B_φ Γ†."""
+    """`FixedState`, and the rows of B_φ Γ†."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_logit: Tensor  # [B, n, H, m]
     ring_value: Tensor  # [B, n, H, D]
     part_max: Tensor  # [B, S, H, m]
@@ -79,7 +79,7 @@ def steps(
     return _rows(ring_weight, sums, base.time, v.dtype), FixedRetroState(*base, ring_weight)
 
 
-def _rows(ring_weight: Tensor, sums: Tensor, count: Tensor, dtype: torch.dtype) -> Tensor:
+def _rows(ring_weight: Tensor, sums: Tensor, time: Tensor, dtype: torch.dtype) -> Tensor:
     """All rows, oldest first."""
-    out = (ring.unroll(ring_weight, count).transpose(1, 2) @ sums).to(dtype)
-    return zero_void(out, count.clamp(max=ring_weight.shape[1]))
+    out = (ring.unroll(ring_weight, time).transpose(1, 2) @ sums).to(dtype)
+    return zero_void(out, time.clamp(max=ring_weight.shape[1]))

@@ -1,11 +1,11 @@
-"""Att_CoNySi^Fix: fixed landmarks, newest row: a step whose cost has no n in it.
+"""Att_CoNySi^Fix: fixed landmarks, newest row. The cost of a step does not depend on n.
 
     Att = softmax(q_new K̃ᵀ / √d) Γ† · Δ_φ V,   Δ_φ V = the window's softmax-weighted sums of values, one per landmark
 
-Δ_φ V slides with the window (`ops.window`): what enters is combined in, what leaves is never subtracted.
+Δ_φ V slides with the window (`ops.window`): new tokens are combined in, and old ones are never subtracted.
 
-Cost: 16 d m + h m² a step with `partials`, d the width of all h heads; about n d m with `recompute`. State: n (h m + d)
-numbers for what will leave the window, and the partials.
+Cost: 16 d m + h m² per step with `partials`, where d is the width of all h heads; about n d m with `recompute`. State:
+n (h m + d) numbers for the logits and values of the window, and the partials.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from nystream.ops.timeline import Timeline
 
 
 class FixedState(NamedTuple):
-    """What is in the window, as the landmarks see it, and its partial sums."""
+    """Logits and values of the window, and its partial sums."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_logit: Tensor  # [B, n, H, m]
     ring_value: Tensor  # [B, n, H, D]
     part_max: Tensor  # [B, S, H, m]
@@ -68,12 +68,10 @@ def step(
 
 def advance(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, FixedState]:
     """Δ_φ V [B, H, m, D] with one more group in the window."""
-    count, *_ = state
-    parts = Partial(state.part_max, state.part_sum)
+    parts, time = Partial(state.part_max, state.part_sum), state.time + k.shape[2]
     logit = logits(k, fixed, cfg)
-    window.push(cfg, parts, state.ring_logit, state.ring_value, count, logit, v.transpose(1, 2))
-    count = count + k.shape[2]
-    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, count), state._replace(time=count)
+    window.push(cfg, parts, state.ring_logit, state.ring_value, state.time, logit, v.transpose(1, 2))
+    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time), state._replace(time=time)
 
 
 def steps(
@@ -87,18 +85,18 @@ def steps(
 
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
-    """[B, T, H, m]: every landmark's logit with every key."""
+    """[B, T, H, m]: logits of all landmarks with all keys."""
     return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
 
 
 def extended(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, Tensor]:
-    """Logits and values on the extended axis: what the rings hold, then the piece."""
+    """Logits and values on the extended axis: the rings, then the piece."""
     logit = torch.cat([ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg)], 1)
     return logit, extend(state.ring_value, state.time, v)
 
 
 def roll_on(logit: Tensor, value: Tensor, state: FixedState, cfg: AttentionConfig, when: Timeline) -> FixedState:
-    """The state after a piece of a stream; the partials are taken from the rings."""
+    """The state after a piece of a stream; the partials are rebuilt from the rings."""
     ring_logit = ring.roll_on(state.ring_logit, logit, when.lengths, when.after, void=-torch.inf)
     ring_value = ring.roll_on(state.ring_value, value, when.lengths, when.after)
     return FixedState(when.after, ring_logit, ring_value, *window.rebuild(cfg, ring_logit, ring_value, when.after))

@@ -1,15 +1,16 @@
-"""Att_CoRe: softmax attention of every token of the window, updated as tokens come and go.
+"""Att_CoRe: softmax attention of every token of the window, updated as tokens enter and leave.
 
     A = exp(Q Kᵀ / √d),  Att_CoRe = φ(A)⁻¹ ⊙ A V
 
     φ(A)ᵢ ← φ(A)ᵢ − exp(qᵢ·k_old) + exp(qᵢ·k_new),   (AV)ᵢ likewise, and one new row from scratch
 
-Sums that never subtract would cost a window of partials per row, n² d. So each row adds and subtracts, against a
-reference of its own that rises with its logits; it keeps the largest sum since it was last summed, and is summed afresh
-once the sum has fallen below 1/16 of that, so that rounding left behind by what has gone stays small. The same is
-watched for Σ exp(l) ‖v‖∞, because values can be large too. A row's errors end when it leaves the window.
+Without subtraction, every row would need its own window of partials, n² d numbers. So each row adds and subtracts,
+relative to a reference that rises with its logits. It remembers the largest sum since it was last computed from
+scratch, and is computed from scratch again when its sum falls below 1/16 of that, which keeps the rounding errors of
+tokens that have left small. The same holds for Σ exp(l) ‖v‖∞, because values can be large, too. The errors of a row end
+when it leaves the window.
 
-Cost: about 7 n d a step, and 2 n d for each row that is summed afresh. State: 4 n d + 5 n h numbers.
+Cost: about 7 n d per step, and 2 n d for each row that is computed from scratch. State: 4 n d + 5 n h numbers.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ from nystream.ops.partials import FLOOR
 from nystream.ops.precision import accumulate, accumulator
 from nystream.ops.timeline import Timeline
 
-FALLEN = 1 / 16
+MIN_SHARE_OF_PEAK = 1 / 16
 
 
 class RetroState(NamedTuple):
-    """The tokens of the window and a sum for each of its rows."""
+    """Queries, keys and values of the window, and the sums of its rows.
 
-    time: Tensor  # [B] tokens so far
+    Unlike the maximum of a `Partial`, the reference may exceed all logits of the row.
+    """
+
+    time: Tensor  # [B] tokens read so far
     ring_query: Tensor  # [B, n, H, D]
     ring_key: Tensor  # [B, n, H, D]
     ring_value: Tensor  # [B, n, H, D]
-    row_top: Tensor  # [B, n, H] the reference: no logit of the row, since it was last summed, was larger
-    row_mass: Tensor  # [B, n, H, D + 2] sums of exp(l − top) [v, 1, ‖v‖∞]
-    row_peak: Tensor  # [B, n, H, 2] the largest values of the last two since the row was last summed
+    row_top: Tensor  # [B, n, H] the reference: the largest logit since the row was last computed from scratch
+    row_mass: Tensor  # [B, n, H, D + 2] sums of exp(l − reference) [v, 1, ‖v‖∞]
+    row_peak: Tensor  # [B, n, H, 2] the largest values of the last two columns since then
 
 
 def forward(
@@ -74,36 +78,36 @@ def step(
     if cfg.form == "recompute":
         rings = full.push(q, k, v, RingState(*state[:4]))
         return _window(rings, cfg), RetroState(*rings, *state[4:])
-    r, count = cfg.update_size, state.time
-    old_key, old_value = ring.read(state.ring_key, count, r), ring.read(state.ring_value, count, r)
-    there = ring.read(ring.valid(count, cfg.window)[..., None], count, r)  # [B, r, 1] whether anything leaves
+    r, time = cfg.update_size, state.time
+    old_key, old_value = ring.read(state.ring_key, time, r), ring.read(state.ring_value, time, r)
+    leaves = ring.read(ring.valid(time, cfg.window)[..., None], time, r)  # [B, r, 1] whether a token leaves
     rings = full.push(q, k, v, RingState(*state[:4]))
 
     query = accumulate(rings.ring_query).transpose(1, 2)  # [B, H, n, D]
     keys = accumulate(torch.cat([old_key, k.transpose(1, 2)], 1)).transpose(1, 2)  # [B, H, 2r, D]
     values = _columns(torch.cat([old_value, v.transpose(1, 2)], 1))  # [B, H, 2r, D + 2]
     logit = (query @ keys.mT * cfg.scale).transpose(1, 2)  # [B, n, H, 2r]
-    gone = logit[..., :r].masked_fill(~there.transpose(1, 2)[:, None], -torch.inf)
+    gone = logit[..., :r].masked_fill(~leaves.transpose(1, 2)[:, None], -torch.inf)
     logit = torch.cat([gone, logit[..., r:]], -1)
-    top = state.row_top
+    reference = state.row_top
     if cfg.form != "subtract":
-        top = torch.maximum(top, logit[..., r:].detach().amax(-1))
-    rescale = (state.row_top - top).exp()[..., None]
-    share = (logit - top[..., None]).exp()  # [B, n, H, 2r]
+        reference = torch.maximum(reference, logit[..., r:].detach().amax(-1))
+    rescale = (state.row_top - reference).exp()[..., None]
+    share = (logit - reference[..., None]).exp()  # [B, n, H, 2r]
     signed = torch.cat([-share[..., :r], share[..., r:]], -1)
-    mass = state.row_mass * rescale + (signed.transpose(1, 2) @ values).transpose(1, 2)
-    peak = torch.maximum(state.row_peak * rescale, mass[..., -2:].detach())
+    sums = state.row_mass * rescale + (signed.transpose(1, 2) @ values).transpose(1, 2)
+    peak = torch.maximum(state.row_peak * rescale, sums[..., -2:].detach())
 
-    fresh = ring.rows(count)[:, None], (count[:, None] + torch.arange(r, device=count.device)) % cfg.window
+    fresh = ring.rows(time)[:, None], (time[:, None] + torch.arange(r, device=time.device)) % cfg.window
     stale = torch.zeros_like(state.row_top, dtype=torch.bool)
     if cfg.form != "subtract":
-        held = ring.valid(rings.time, cfg.window)[..., None]
-        sound = (mass[..., -2:] >= peak * FALLEN).all(-1) & mass.isfinite().all(-1)
-        stale = held & ~sound
+        valid = ring.valid(rings.time, cfg.window)[..., None]
+        sound = (sums[..., -2:] >= peak * MIN_SHARE_OF_PEAK).all(-1) & sums.isfinite().all(-1)
+        stale = valid & ~sound
     stale[fresh] = True
-    top, mass, peak = _sum_afresh(stale, rings, top, mass, peak, cfg)
-    for held_leaf, leaf in zip(state[4:], (top, mass, peak), strict=True):
-        held_leaf.copy_(leaf)
+    reference, sums, peak = _from_scratch(stale, rings, reference, sums, peak, cfg)
+    for leaf, new in zip(state[4:], (reference, sums, peak), strict=True):
+        leaf.copy_(new)
     state = RetroState(*rings, *state[4:])
     out = state.row_mass[..., :-2] / state.row_mass[..., -2:-1].where(
         ring.valid(state.time, cfg.window)[..., None, None], 1
@@ -119,8 +123,8 @@ def steps(
     fresh = init_state(cfg, q.shape[0], q.dtype, q.device)
     sums = fresh[4:]
     if cfg.form != "recompute":
-        held = ring.valid(rings.time, cfg.window)[..., None].expand_as(fresh.row_top)
-        sums = _sum_afresh(held, rings, *sums, cfg)
+        valid = ring.valid(rings.time, cfg.window)[..., None].expand_as(fresh.row_top)
+        sums = _from_scratch(valid, rings, *sums, cfg)
     return _window(rings, cfg), RetroState(*rings, *sums)
 
 
@@ -134,39 +138,39 @@ def _columns(value: Tensor) -> Tensor:
     return torch.cat([pad(value, (0, 1), value=1.0), value.abs().amax(-1, keepdim=True)], -1).transpose(1, 2)
 
 
-def _sum_afresh(
-    stale: Tensor, rings: RingState, top: Tensor, mass: Tensor, peak: Tensor, cfg: AttentionConfig
+def _from_scratch(
+    stale: Tensor, rings: RingState, reference: Tensor, sums: Tensor, peak: Tensor, cfg: AttentionConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The sums with the rows that `stale` [B, n, H] marks taken from the rings: 2 n d a row."""
+    """The sums, with the rows that `stale` [B, n, H] marks computed from the rings: 2 n d per row."""
     b, slot, h = stale.nonzero(as_tuple=True)
     key, value = accumulate(rings.ring_key).transpose(1, 2), _columns(rings.ring_value)  # [B, H, n, .]
     query = accumulate(rings.ring_query[b, slot, h])  # [rows, D]
-    out_top, out_mass = _rows(query, key, value, b, h, ring.valid(rings.time, cfg.window), cfg)
+    new_reference, new_sums = _rows(query, key, value, b, h, ring.valid(rings.time, cfg.window), cfg)
     index = (b, slot, h)
     return (
-        top.index_put(index, out_top),
-        mass.index_put(index, out_mass),
-        peak.index_put(index, out_mass[:, -2:].detach()),
+        reference.index_put(index, new_reference),
+        sums.index_put(index, new_sums),
+        peak.index_put(index, new_sums[:, -2:].detach()),
     )
 
 
 def _rows(
-    query: Tensor, key: Tensor, value: Tensor, b: Tensor, h: Tensor, held: Tensor, cfg: AttentionConfig
+    query: Tensor, key: Tensor, value: Tensor, b: Tensor, h: Tensor, valid: Tensor, cfg: AttentionConfig
 ) -> tuple[Tensor, Tensor]:
     """Sums of single rows: query [rows, D] of batch row b and head h, over key and value [B, H, n, .]."""
     heads = key.shape[1]
     order = (b * heads + h).argsort(stable=True)
     pairs, counts = (b * heads + h)[order].unique_consecutive(return_counts=True)
     widest = int(counts.max()) if counts.numel() else 0
-    # One padded batch of rows for each (batch row, head) that has any: a plain batched product, no copy of the keys
-    # for every row.
+    # One padded batch of queries for each (batch row, head) that has any, so that the keys are not copied for every
+    # query.
     group = torch.arange(pairs.shape[0], device=b.device).repeat_interleave(counts)
     rank = torch.arange(order.shape[0], device=b.device) - (counts.cumsum(0) - counts)[group]
     padded = query.new_zeros(pairs.shape[0], widest, query.shape[-1]).index_put((group, rank), query[order])
     pb, ph = pairs // heads, pairs % heads
     logit = padded @ key[pb, ph].mT * cfg.scale  # [pairs, widest, n]
-    logit = logit.masked_fill(~held[pb][:, None], -torch.inf)
-    top = torch.zeros_like(logit[..., 0]) if cfg.form == "subtract" else logit.detach().amax(-1).clamp(min=FLOOR)
-    mass = (logit - top[..., None]).exp() @ value[pb, ph]
+    logit = logit.masked_fill(~valid[pb][:, None], -torch.inf)
+    reference = torch.zeros_like(logit[..., 0]) if cfg.form == "subtract" else logit.detach().amax(-1).clamp(min=FLOOR)
+    sums = (logit - reference[..., None]).exp() @ value[pb, ph]
     back = order.argsort()
-    return top[group, rank][back], mass[group, rank][back]
+    return reference[group, rank][back], sums[group, rank][back]

@@ -2,7 +2,7 @@
 
     Att_CoSi = softmax(q_new Kᵀ / √d) V
 
-Cost: 2 n d a step. State: 2 n d numbers, the rings of k and v.
+Cost: 2 n d per step. State: 2 n d numbers, the rings of k and v.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nystream.ops.timeline import Timeline
 class KeyValueState(NamedTuple):
     """The keys and values of the window."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_key: Tensor  # [B, n, H, D]
     ring_value: Tensor  # [B, n, H, D]
 
@@ -62,7 +62,7 @@ def steps(
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
     out = banded(q, key, value, cfg, when)
     rings = (
-        ring.roll_on(held, ext, when.lengths, when.after)
-        for held, ext in ((state.ring_key, key), (state.ring_value, value))
+        ring.roll_on(leaf, ext, when.lengths, when.after)
+        for leaf, ext in ((state.ring_key, key), (state.ring_value, value))
     )
     return out, KeyValueState(when.after, *rings)

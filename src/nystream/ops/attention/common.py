@@ -1,4 +1,4 @@
-"""What several variants share: fixed landmarks, the rows of BΓ†, exact attention over a window or a ring."""
+"""Shared by several variants: fixed landmarks, the rows of BΓ†, exact attention over a window or a ring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nystream.ops.timeline import Timeline
 
 
 class Fixed(NamedTuple):
-    """Landmarks that are chosen before streaming, and the inverse that belongs to them."""
+    """Landmarks that are chosen before streaming, and their Γ†."""
 
     q_tilde: Tensor  # [H, m, D]
     k_tilde: Tensor  # [H, m, D]
@@ -33,7 +33,7 @@ def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor
 
 def weights(q: Tensor, k_tilde: Tensor, inverse: Tensor, cfg: AttentionConfig) -> Tensor:
     """Rows of B_φ Γ† [..., T, m] for queries q [..., T, D]."""
-    # Landmarks before time: a softmax over a short last dimension is several times slower.
+    # Landmarks before tokens, because a softmax over a short last dimension is several times slower.
     return (accumulate(k_tilde) @ accumulate(q).mT * cfg.scale).softmax(-2).mT @ inverse
 
 
@@ -50,12 +50,12 @@ def low_rank(
     """B_φ Γ† Δ_φ V; `mask` [B, 1, 1, n] marks the keys that exist."""
     logit = accumulate(q_tilde) @ accumulate(k).mT * cfg.scale  # [B, H, m, n]
     if mask is not None:
-        logit = logit.masked_fill(~mask, FLOOR)  # finite, so that a window without tokens gives no NaN
+        logit = logit.masked_fill(~mask, FLOOR)  # finite, so that an empty window does not give NaN
     return (weights(q, k_tilde, inverse, cfg) @ (logit.softmax(-1) @ accumulate(v))).to(v.dtype)
 
 
 def exists(lengths: Tensor | None, n: int) -> Tensor | None:
-    """[B, n] bool: a window of `lengths` tokens stands at the end of n places."""
+    """[B, n] bool: the places of `lengths` tokens at the end of a window."""
     if lengths is None:
         return None
     return torch.arange(n, device=lengths.device) >= n - lengths[:, None]
@@ -64,39 +64,37 @@ def exists(lengths: Tensor | None, n: int) -> Tensor | None:
 def exact(
     q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, dropout: float = 0.0
 ) -> Tensor:
-    """Softmax attention of q [B, H, rows, D] over a window, of which the last `lengths` places exist."""
-    held = exists(lengths, k.shape[2])
-    mask = None if held is None else held[:, None, None, :]
+    """Softmax attention of q [B, H, rows, D] over a window, of which the last `lengths` places have tokens."""
+    valid = exists(lengths, k.shape[2])
+    mask = None if valid is None else valid[:, None, None, :]
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=cfg.scale)
 
 
-def exact_ring(q: Tensor, ring_key: Tensor, ring_value: Tensor, count: Tensor, cfg: AttentionConfig) -> Tensor:
+def exact_ring(q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor, cfg: AttentionConfig) -> Tensor:
     """Softmax attention of q [B, H, rows, D] over a ring; the order of its slots does not matter."""
-    mask = ring.valid(count, cfg.window)[:, None, None, :]
+    mask = ring.valid(time, cfg.window)[:, None, None, :]
     k, v = ring_key.transpose(1, 2), ring_value.transpose(1, 2)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=cfg.scale)
 
 
 def zero_void(out: Tensor, lengths: Tensor | None) -> Tensor:
     """All-row outputs [B, H, n, D] with zeros where there is no token yet."""
-    held = exists(lengths, out.shape[2])
-    return (
-        out
-        if held is None
-        else torch.where(held[:, None, :, None], out, torch.zeros((), dtype=out.dtype, device=out.device))
-    )
+    valid = exists(lengths, out.shape[2])
+    if valid is None:
+        return out
+    return torch.where(valid[:, None, :, None], out, torch.zeros((), dtype=out.dtype, device=out.device))
 
 
-def extend(state_ring: Tensor, count: Tensor, x: Tensor) -> Tensor:
+def extend(state_ring: Tensor, time: Tensor, x: Tensor) -> Tensor:
     """[B, n + T, H, D]: the unrolled ring, then the piece x [B, H, T, D]."""
-    return torch.cat([ring.unroll(state_ring, count), x.transpose(1, 2).to(state_ring.dtype)], 1)
+    return torch.cat([ring.unroll(state_ring, time), x.transpose(1, 2).to(state_ring.dtype)], 1)
 
 
 def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline) -> Tensor:
     """Softmax attention of every token over its own window.
 
     q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Blocks of up to n queries see the n tokens
-    before them: 4 n d a token. Returns [B, H, T, D].
+    before them: 4 n d multiply-adds per token. Returns [B, H, T, D].
     """
     n, r, length, device = cfg.window, cfg.update_size, q.shape[2], q.device
     bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
@@ -117,7 +115,7 @@ def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Ti
         span = places[some].clamp(max=n + length - 1)
         seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
         k, v = (x[:, span].transpose(2, 3) for x in (key, value))
-        # Four dimensions: with five, torch takes the slow road, and its compiler a wrong one.
+        # Four dimensions: with five, torch uses a slow path, and torch.compile gives wrong results.
         flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen[:, :, None]))
         out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)
         outs.append(out.unflatten(0, (q.shape[0], -1)))

@@ -2,7 +2,7 @@
 
     Att = softmax(Q Kᵀ / √d) V
 
-A step keeps rings of q, k and v and recomputes the window. Cost: 2 n² d a step. State: 3 n d numbers.
+A step keeps rings of q, k and v and recomputes the window. Cost: 2 n² d per step. State: 3 n d numbers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nystream.ops.timeline import Timeline
 
 
 class RingState(NamedTuple):
-    """The tokens of the window."""
+    """Queries, keys and values of the window."""
 
-    time: Tensor  # [B] tokens so far
+    time: Tensor  # [B] tokens read so far
     ring_query: Tensor  # [B, n, H, D]
     ring_key: Tensor  # [B, n, H, D]
     ring_value: Tensor  # [B, n, H, D]
@@ -66,27 +66,27 @@ def steps(
 def recompute(
     attend: Callable[..., Tensor], state: RingState, cfg: AttentionConfig, fixed: Fixed | None
 ) -> tuple[Tensor, RingState]:
-    """The `forward` of a plain variant over what is in the rings."""
+    """The `forward` of a plain variant over the window in the rings."""
     return attend(*window(state), cfg, fixed, state.time.clamp(max=cfg.window)), state
 
 
 def push(q: Tensor, k: Tensor, v: Tensor, state: RingState) -> RingState:
     """The rings with one more group, written in place."""
-    for held, x in zip(state[1:], (q, k, v), strict=True):
-        ring.write(held, state.time, x.transpose(1, 2))
+    for leaf, x in zip(state[1:], (q, k, v), strict=True):
+        ring.write(leaf, state.time, x.transpose(1, 2))
     return state._replace(time=state.time + q.shape[2])
 
 
 def roll_on(q: Tensor, k: Tensor, v: Tensor, state: RingState, when: Timeline) -> RingState:
     """The rings after a piece of a stream."""
     rings = (
-        ring.roll_on(held, extend(held, state.time, x), when.lengths, when.after)
-        for held, x in zip(state[1:], (q, k, v), strict=True)
+        ring.roll_on(leaf, extend(leaf, state.time, x), when.lengths, when.after)
+        for leaf, x in zip(state[1:], (q, k, v), strict=True)
     )
     return RingState(when.after, *rings)
 
 
 def window(state: RingState) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v of the window [B, H, n, D], oldest first."""
-    q, k, v = (ring.unroll(held, state.time).transpose(1, 2) for held in state[1:])
+    q, k, v = (ring.unroll(leaf, state.time).transpose(1, 2) for leaf in state[1:])
     return q, k, v

@@ -2,8 +2,8 @@
 
     Att_Ny = softmax(Q K̃ᵀ / √d) · Γ† · softmax(Q̃ Kᵀ / √d) V,   Γ = softmax(Q̃ K̃ᵀ / √d)
 
-While the window is not full its segments do not exist and attention is exact. A step keeps rings of q, k and v and
-recomputes the window. Cost: 4 n d m + h n m² + 4 h m³ an iteration. State: 3 n d numbers.
+Until the window is full, it has no segments, and attention is exact. A step keeps rings of q, k and v and recomputes
+the window. Cost: 4 n d m + h n m², and 4 h m³ per iteration of the inverse. State: 3 n d numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def forward(
 
 
 def newest(q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, rows: int) -> Tensor:
-    """The last `rows` rows of the window: exact where it is not full."""
+    """The last `rows` rows of the window; exact attention if it is not full."""
     q_tilde, k_tilde = landmarks(q, k, cfg)
     q = q[:, :, -rows:]
     out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)

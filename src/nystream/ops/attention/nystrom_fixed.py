@@ -1,4 +1,4 @@
-"""Att_Ny^Fix: the Nyström approximation of a window with landmarks that are fixed beforehand.
+"""Att_Ny^Fix: the Nyström approximation with landmarks that are fixed in advance.
 
     Att = softmax(Q K̃ᵀ / √d) · Γ† · softmax(Q̃ Kᵀ / √d) V,   Γ† computed once
 
@@ -35,8 +35,8 @@ def newest(
 ) -> Tensor:
     """The last `rows` rows of the window."""
     assert fixed is not None
-    held = exists(lengths, cfg.window)
-    mask = None if held is None else held[:, None, None, :]
+    valid = exists(lengths, cfg.window)
+    mask = None if valid is None else valid[:, None, None, :]
     return low_rank(q[:, :, -rows:], k, v, fixed.q_tilde, fixed.k_tilde, fixed.gamma_pinv, cfg, mask)
 
 

@@ -1,14 +1,14 @@
-"""The oracle: what each variant means, from the corrected equations, for one stream and one time. No cleverness.
+"""The float64 reference: the output of every variant at one time of one stream, written plainly.
 
     W_t   the last n tokens at time t (all of them while t < n)
     full  softmax(q K_Wᵀ / √d) V_W
     low rank  softmax(q K̃ᵀ / √d) · Γ† · softmax(Q̃ K_Wᵀ / √d) V_W,   Γ = softmax(Q̃ K̃ᵀ / √d)
 
-Q̃ and K̃ are fixed; or the means of the m segments that tile the window (`nystrom`); or, in a stream with continual
-landmarks, those that tile (u − n, u], u <= t the last time a segment was completed. Before the window is full, segment
-means do not exist and attention is exact.
+Q̃ and K̃ are fixed, or the means of the m segments that tile the window (`nystrom`), or, in a stream with continual
+landmarks, of those that tile (u − n, u], where u <= t is the last time a segment was completed. Before the window is
+full there are no segment means, and attention is exact.
 
-Everything else in this library is tested against this file, in float64.
+All other implementations in this library are tested against this file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nystream.ops.pinv import RTOL
 def attend(
     cfg: AttentionConfig, q: Tensor, k: Tensor, v: Tensor, t: int, q_tilde: Tensor | None, k_tilde: Tensor | None
 ) -> Tensor:
-    """Output at time t of the stream q, k, v [..., T, D], t <= T: the newest r rows, or all n with zeros in front."""
+    """Output at time t of the stream q, k, v [..., T, D], t <= T: the newest r rows, or all n, with zeros first."""
     n, first = cfg.window, max(t - cfg.window, 0)
     k_w, v_w = k[..., first:t, :], v[..., first:t, :]
     q_w = q[..., t - cfg.update_size : t, :] if cfg.single else q[..., first:t, :]
@@ -52,7 +52,7 @@ def stream(
     q_tilde: Tensor | None = None,
     k_tilde: Tensor | None = None,
 ) -> Tensor:
-    """Every output of the single-output variants [..., T, D]; the rows after the last token of the others."""
+    """Every output of the single-output variants [..., T, D]; of the others, the rows after the last token."""
     length, r = q.shape[-2], cfg.update_size
     if not cfg.single:
         return attend(cfg, q, k, v, length, q_tilde, k_tilde)
@@ -69,7 +69,7 @@ def _nystrom(cfg: AttentionConfig, q: Tensor, k: Tensor, v: Tensor, q_tilde: Ten
 
 
 def inverse(cfg: AttentionConfig, gamma: Tensor) -> Tensor:
-    """Γ† of one matrix or a batch of them, each by itself."""
+    """Γ† of one matrix, or of each matrix of a batch."""
     identity = torch.eye(gamma.shape[-1], dtype=gamma.dtype)
     if cfg.pinv == "none":
         return identity.expand_as(gamma)
@@ -86,7 +86,7 @@ def inverse(cfg: AttentionConfig, gamma: Tensor) -> Tensor:
 
 
 def segment_sizes(n: int, m: int) -> list[int]:
-    """Sizes of the m segments of a round: the first n mod m have one token more."""
+    """Sizes of the m segments of a round: the first n mod m have one more token."""
     return [n // m + (i < n % m) for i in range(m)]
 
 
@@ -100,7 +100,7 @@ def _last_completion(n: int, m: int, t: int) -> int:
 
 
 def _means(cfg: AttentionConfig, x: Tensor, u: int, rounds: int) -> Tensor:
-    """Means over the m segments that tile (u − n, u]; `rounds` says how far the sizes have cycled, in tokens."""
+    """Means over the m segments that tile (u − n, u]; the sizes have cycled by `rounds` tokens."""
     sizes = segment_sizes(cfg.window, cfg.m)
     turn, passed = 0, rounds % cfg.window
     while passed > 0:

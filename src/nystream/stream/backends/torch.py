@@ -1,7 +1,7 @@
 """`model.step` on one batched state: every variant, stack, dtype and device.
 
-Streams in neighbouring slots are stepped where they lie, through views. Others are gathered, stepped and put back,
-which copies their rings twice; where that is the dearer, each run of neighbours is stepped by itself.
+Streams in adjacent slots are stepped in place, through views. Others are gathered, stepped and copied back, which
+copies their rings twice; if that is slower, each run of adjacent slots is stepped separately.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor
 import nystream.state as states
 from nystream.stream.errors import room_for
 
-# A call of `step` takes about as long as this many bytes take to be copied there and back.
+# A call of `step` takes about as long as copying this many bytes there and back.
 BYTES_PER_CALL = 2_000_000
 
 
 class TorchBackend:
-    """The states of all streams as one state, a row each."""
+    """The states of all streams as the rows of one state."""
 
     name = "torch"
 
@@ -37,7 +37,7 @@ class TorchBackend:
             try:
                 self._state = _room(self._fresh, capacity)
             except MemoryError as error:
-                hint = "a pool grows as streams are opened, so a smaller capacity will do"
+                hint = "a pool grows as streams are opened, so a smaller capacity is enough"
                 raise MemoryError(f"capacity={capacity}: {error}; {hint}") from error
         self.bytes_per_stream = states.nbytes(self._fresh)
         self.spoiled: set[int] = set()
@@ -79,7 +79,8 @@ class TorchBackend:
                 try:
                     self._in_place(int(ascending[start]), tokens[start:end], out[start:end])
                 except BaseException:
-                    self.spoiled.update(ascending[:end].tolist())  # those before have moved on without an answer
+                    # Earlier runs have taken the step, but their outputs are lost.
+                    self.spoiled.update(ascending[:end].tolist())
                     raise
             torch.from_numpy(y)[index] = out
         return True
@@ -98,12 +99,12 @@ class TorchBackend:
         self.spoiled.discard(slot)
 
     def _tokens(self, x: np.ndarray) -> Tensor | None:
-        """x [S, r, input_dim] as the model takes it, or None if anything in it is not finite there."""
+        """x [S, r, input_dim] in the model's dtype and on its device, or None if it is not finite there."""
         tokens = torch.from_numpy(x).to(self._device, self._dtype)
         return tokens if bool(tokens.isfinite().all()) else None
 
     def _in_place(self, slot: int, tokens: Tensor, out: Tensor) -> None:
-        """Step the rows from `slot` on where they lie."""
+        """Step the rows that start at `slot`."""
         end = slot + tokens.shape[0]
         try:
             rows = states.map_state(lambda leaf: leaf[slot:end], self._state)
@@ -113,7 +114,7 @@ class TorchBackend:
             raise
 
     def _gathered(self, slots: Tensor, tokens: Tensor, out: Tensor) -> None:
-        """Step copies of the rows, then put them back: whatever fails before that leaves them as they were."""
+        """Step copies of the rows, then copy them back; an error before that leaves the rows unchanged."""
         rows = states.map_state(lambda leaf: leaf[slots], self._state)
         y, rows = self._model.step(tokens, rows, inplace=True)
         out.copy_(y)
@@ -126,22 +127,22 @@ class TorchBackend:
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
-        """Without a graph, and at the model's own precision, whatever the caller has switched on."""
+        """Step without a graph and in the model's own precision, whatever modes the caller has enabled."""
         with torch.inference_mode(), torch.autocast(self._device.type, enabled=False):
             yield
 
 
 @contextmanager
 def _ordinary() -> Iterator[None]:
-    """Tensors that any mode can read and write, whatever mode the caller is in."""
+    """Make ordinary tensors, which every mode can read and write, whatever mode the caller is in."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
 def _room(fresh: Any, capacity: int) -> Any:
-    """A state of `capacity` rows, not filled in: memory that no stream has used yet is not touched."""
+    """A state of `capacity` rows, uninitialized, so that unused memory is not touched."""
     size = states.nbytes(fresh)
     with room_for(f"{capacity:,} streams of {size:,} bytes each"):
-        if capacity * size > sys.maxsize:  # torch would complain of its own arguments
-            raise MemoryError(f"{capacity * size:,} bytes are more than a process can address")
+        if capacity * size > sys.maxsize:  # torch would raise an obscure error
+            raise MemoryError(f"{capacity * size:,} bytes is more than a process can address")
         return states.map_state(lambda leaf: leaf.new_empty(capacity, *leaf.shape[1:]), fresh)

@@ -31,7 +31,7 @@ class AttentionKernel:
 
     def __init__(self, attn: MultiheadAttention) -> None:
         if attn.config.update_size > 1:
-            raise ValueError(f"update_size is {attn.config.update_size}, but must be 1 for an attention alone")
+            raise ValueError(f"update_size={attn.config.update_size}, but an attention alone takes one token at a time")
         self._packed = packed(attn, fold=False)
         self._shape = (attn.config.num_heads, attn.config.head_dim)
         self._width = p.width(*self._shape)
