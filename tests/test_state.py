@@ -300,8 +300,8 @@ def test_a_file_without_a_checksum_is_read_and_one_with_a_wrong_one_is_refused(t
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"weigits": "abc"}, "says 'weigits' of itself"),
-        ({"checksum": None, "chdcksum": "00000000"}, "says 'chdcksum' of itself"),
+        ({"weigits": "abc"}, "unknown metadata 'weigits'"),
+        ({"checksum": None, "chdcksum": "00000000"}, "unknown metadata 'chdcksum'"),
         ({"checksum": None, "weights": "abc"}, "lacks its checksum"),
         ({"config": None}, "lacks its config"),
         ({"fingerprint": None}, "lacks its fingerprint"),
