@@ -213,7 +213,7 @@ def test_a_file_that_lacks_a_leaf_is_refused(tmp_path):
     ns.save_state(path, attn.init_state(1), attn)
     with safetensors.safe_open(path, "pt") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in list(file.keys())[1:]}
-    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
+    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.REQUIRED_KEYS})
     with pytest.raises(ValueError, match=r"lacks .*; the file is damaged"):
         ns.load_state(path, attn)
 
@@ -230,7 +230,7 @@ def test_a_file_without_a_checksum_is_not_believed_all_the_more(tmp_path, change
     ns.save_state(path, attn.init_state(1), attn)
     tensors, metadata = saved(path)
     change(tensors)
-    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.ALWAYS})
+    safetensors.torch.save_file(tensors, path, {key: metadata[key] for key in states.REQUIRED_KEYS})
     with pytest.raises(ValueError, match=says):
         ns.load_state(path, attn)
 
@@ -288,7 +288,7 @@ def test_a_file_without_a_checksum_is_read_and_one_with_a_wrong_one_is_refused(t
     state = streamed(attn)
     ns.save_state(path, state, attn)
     tensors, metadata = saved(path)
-    assert set(metadata) == {*states.ALWAYS, "checksum"}
+    assert set(metadata) == {*states.REQUIRED_KEYS, "checksum"}
     safetensors.torch.save_file(tensors, path, {**metadata, "checksum": "00000000"})
     with pytest.raises(ValueError, match=r"the contents of .*stream\.safetensors do not match its checksum"):
         ns.load_state(path, attn)

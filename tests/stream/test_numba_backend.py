@@ -57,7 +57,7 @@ def test_tokens_that_are_spoiled_while_they_are_pushed(crowd, tokens):
         return kernel(*args)
 
     streams._backend._workers[0] = push
-    with pytest.raises(ValueError, match="X has changed while it was being pushed"):
+    with pytest.raises(ValueError, match="X was changed while it was being pushed"):
         streams.push_many(sids, x)
 
 

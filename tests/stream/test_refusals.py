@@ -243,7 +243,7 @@ def test_numba_is_not_needed_until_it_is_asked_for(build, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     assert ns.StreamPool(build(), 1, "torch").backend == "torch"
     for name in ("auto", "numba"):
-        with pytest.raises(ImportError, match=r"`pip install numba`, or take backend='torch'"):
+        with pytest.raises(ImportError, match=r"`pip install numba`, or use backend='torch'"):
             ns.StreamPool(build(), 1, name)
 
 

@@ -142,7 +142,7 @@ def test_other_weights_are_refused(build, blob, model):
 
 @pytest.mark.parametrize("blob", ["text", None, 3, [1, 2]])
 def test_what_is_not_bytes_is_refused(model, blob):
-    check_refused(pool_of(model), blob, TypeError, r"blob is a \w+, but must be the bytes that snapshot\(\) gave")
+    check_refused(pool_of(model), blob, TypeError, r"blob is a \w+, but must be the bytes that snapshot\(\) returned")
 
 
 def test_bytes_that_were_cut_off_or_come_from_elsewhere_are_refused(model, blob):

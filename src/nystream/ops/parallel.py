@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nystream.ops import partials
-from nystream.ops.partials import FLOOR, Partial
+from nystream.ops.partials import FLOOR, Partial, select
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
 
@@ -106,7 +106,7 @@ def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: i
     chunks = partials.of_tokens(cut.transpose(2, 3), value.unflatten(1, (-1, chunk)).transpose(2, 3))
     windows = _slide(chunks, opens, whole)
     before = slice(carried - whole, opens.shape[1] - whole)  # the run that ends where each query chunk begins
-    return Partial(windows.max[:, before], windows.sum[:, before])
+    return select(windows, slice(None), before)
 
 
 def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
@@ -127,12 +127,10 @@ def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
 
 def _then(older: Partial, older_opens: Tensor, newer: Partial, newer_opens: Tensor, by: int) -> tuple[Partial, Tensor]:
     """Combine runs of `by` chunks with the runs that follow; a run in which a stream starts hides the older one."""
-    newer, newer_opens = Partial(newer.max[:, by:], newer.sum[:, by:]), newer_opens[:, by:]
-    length = min(newer_opens.shape[1], older_opens.shape[1])
-    part_max = older.max[:, :length].masked_fill(newer_opens[:, :length, None, None], FLOOR)
-    newer = Partial(newer.max[:, :length], newer.sum[:, :length])
-    opens = older_opens[:, :length] | newer_opens[:, :length]
-    return partials.combine(Partial(part_max, older.sum[:, :length]), newer), opens
+    length = min(newer_opens.shape[1] - by, older_opens.shape[1])
+    newer, newer_opens = select(newer, slice(None), slice(by, by + length)), newer_opens[:, by : by + length]
+    part_max = older.max[:, :length].masked_fill(newer_opens[..., None, None], FLOOR)
+    return partials.combine(Partial(part_max, older.sum[:, :length]), newer), older_opens[:, :length] | newer_opens
 
 
 def _by_chunk(index: Tensor, chunk: int, rear: int) -> Tensor:

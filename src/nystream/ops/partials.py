@@ -15,7 +15,7 @@ The identity has c = FLOOR, which is finite, because −inf − (−inf) is NaN.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,11 @@ class Partial(NamedTuple):
 
     max: Tensor
     sum: Tensor
+
+
+def select(part: Partial, *index: Any) -> Partial:
+    """The same entries of both tensors; `index` refers to dimensions that they share."""
+    return Partial(part.max[index], part.sum[index])
 
 
 def with_ones(value: Tensor) -> Tensor:

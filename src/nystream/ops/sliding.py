@@ -30,7 +30,7 @@ from torch import Tensor
 from nystream.ops import partials, ring
 from nystream.ops.constants import per_device
 from nystream.ops.landmarks import Segments
-from nystream.ops.partials import FLOOR, Partial
+from nystream.ops.partials import FLOOR, Partial, select
 from nystream.ops.segments import segment_count
 
 IDENTITY, TRASH, MIDDLES, SEGMENTS = 0, 1, 2, 4
@@ -124,11 +124,8 @@ def push(parts: Partial, ring_logit: Tensor, ring_value: Tensor, time: Tensor, l
         torch.stack([value, ring_value.unflatten(1, (-1, r))[b, at].to(value.dtype)], 1).transpose(2, 3),
     )
     whole, older = t.whole[phase], t.older[phase]
-    joins = Partial(
-        torch.cat([joins.max, parts.max[b, whole][:, None]], 1),
-        torch.cat([joins.sum, parts.sum[b, whole][:, None]], 1),
-    )
-    new = partials.combine(Partial(parts.max[b[:, None], older], parts.sum[b[:, None], older]), joins)
+    joins = _cat(joins, select(parts, b[:, None], whole[:, None]))
+    new = partials.combine(select(parts, b[:, None], older), joins)
     write = t.write[phase]
     parts.max.index_put_((b[:, None], write), new.max)
     parts.sum.index_put_((b[:, None], write), new.sum)
@@ -139,7 +136,7 @@ def read(parts: Partial, time: Tensor, n: int, r: int) -> Tensor:
     groups = n // r
     b, phase = ring.rows(time), (time // r - 1) % (2 * groups)
     slots = table(groups, device=time.device).read[phase]  # [B, 4]
-    return partials.mean(partials.merge(Partial(parts.max[b[:, None], slots], parts.sum[b[:, None], slots]), -3))
+    return partials.mean(partials.merge(select(parts, b[:, None], slots), -3))
 
 
 def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int) -> Partial:
@@ -168,9 +165,11 @@ def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int) -> Par
     middle = _merge_where(totals, (every != k[:, None]) & (every != (k[:, None] - 1) % c.segments))
     next_middle = _merge_where(totals, ahead < (j[:, None] + 1).clamp(max=c.segments - 2))
 
-    bank = _bank(totals, tails, middle, next_middle)
-    content = _content(c, k, j, turn)
-    return Partial(bank.max[b[:, None], content], bank.sum[b[:, None], content])
+    # All possible contents of a slot: identity, K totals, L + L suffixes by first index, the two middles.
+    identity = Partial(torch.full_like(middle.max, FLOOR), torch.zeros_like(middle.sum))
+    first, *middles = (select(part, slice(None), None) for part in (identity, middle, next_middle))
+    bank = _cat(first, totals, Partial(tails.max.flatten(1, 2), tails.sum.flatten(1, 2)), *middles)
+    return select(bank, b[:, None], _content(c, k, j, turn))
 
 
 def _of_groups(logit: Tensor, value: Tensor, real: Tensor) -> Partial:
@@ -190,11 +189,7 @@ def _merge_where(totals: Partial, member: Tensor) -> Partial:
     return partials.merge(Partial(part_max, part_sum), -3)
 
 
-def _bank(totals: Partial, tails: Partial, middle: Partial, next_middle: Partial) -> Partial:
-    """All possible contents of a slot: identity, K totals, L + L suffixes by first index, the two middles."""
-    identity = Partial(torch.full_like(middle.max, FLOOR), torch.zeros_like(middle.sum))
-    first, *others = (Partial(part.max[:, None], part.sum[:, None]) for part in (identity, middle, next_middle))
-    parts = (first, totals, Partial(tails.max.flatten(1, 2), tails.sum.flatten(1, 2)), *others)
+def _cat(*parts: Partial) -> Partial:
     return Partial(torch.cat([part.max for part in parts], 1), torch.cat([part.sum for part in parts], 1))
 
 

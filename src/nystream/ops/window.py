@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops import partials, ring, sliding
-from nystream.ops.partials import FLOOR, Partial
+from nystream.ops.partials import FLOOR, Partial, select
 
 
 def empty(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None) -> Partial:
@@ -54,7 +54,7 @@ def delta_v(cfg: AttentionConfig, parts: Partial, ring_logit: Tensor, ring_value
     if cfg.form == "partials":
         return sliding.read(parts, time, cfg.window, cfg.update_size)
     if cfg.form == "subtract":
-        return partials.mean(Partial(parts.max[:, 0], parts.sum[:, 0]))
+        return partials.mean(select(parts, slice(None), 0))
     delta = ring_logit.permute(0, 2, 3, 1).softmax(-1)  # [B, H, m, n]
     return delta @ ring_value.to(delta.dtype).transpose(1, 2)
 

@@ -245,7 +245,7 @@ class StreamPool:
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
-            "a StreamPool cannot be copied or pickled, as its streams may be in use; make another StreamPool of the same "
+            "a StreamPool cannot be copied or pickled, as its streams may be in use; make another StreamPool of its "
             "model and call its restore(pool.snapshot(sid)) for every sid in pool.ids"
         )
 

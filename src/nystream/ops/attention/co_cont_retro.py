@@ -48,12 +48,7 @@ class ContRetroState(NamedTuple):
 
 
 def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cfg: AttentionConfig,
-    fixed: Fixed | None = None,
-    lengths: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None, lengths: Tensor | None = None
 ) -> Tensor:
     """All n rows."""
     return nystrom.forward(q, k, v, cfg, fixed, lengths)
@@ -101,13 +96,7 @@ def steps(
 
 
 def windows(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    state: ContRetroState,
-    cfg: AttentionConfig,
-    when: Timeline,
-    lengths: Tensor | None,
+    q: Tensor, k: Tensor, v: Tensor, state: ContRetroState, cfg: AttentionConfig, when: Timeline, lengths: Tensor | None
 ) -> Tensor:
     """All rows after every group of a piece: q, k and v [B, H, G, n, D] -> [B G, H, n, D].
 

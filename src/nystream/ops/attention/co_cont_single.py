@@ -48,12 +48,7 @@ class ContState(NamedTuple):
 
 
 def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cfg: AttentionConfig,
-    fixed: Fixed | None = None,
-    lengths: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None, lengths: Tensor | None = None
 ) -> Tensor:
     """The newest r rows."""
     return nystrom.newest(q, k, v, cfg, lengths, cfg.update_size)

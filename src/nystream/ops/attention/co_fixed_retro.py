@@ -36,12 +36,7 @@ class FixedRetroState(NamedTuple):
 
 
 def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cfg: AttentionConfig,
-    fixed: Fixed | None,
-    lengths: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None, lengths: Tensor | None = None
 ) -> Tensor:
     """All n rows."""
     return nystrom_fixed.forward(q, k, v, cfg, fixed, lengths)

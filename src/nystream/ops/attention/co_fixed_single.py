@@ -35,12 +35,7 @@ class FixedState(NamedTuple):
 
 
 def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cfg: AttentionConfig,
-    fixed: Fixed | None,
-    lengths: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None, lengths: Tensor | None = None
 ) -> Tensor:
     """The newest r rows."""
     return nystrom_fixed.newest(q, k, v, cfg, fixed, lengths, cfg.update_size)

@@ -19,12 +19,7 @@ __all__ = ["RingState", "factors", "forward", "init_state", "newest", "step", "s
 
 
 def forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cfg: AttentionConfig,
-    fixed: Fixed | None,
-    lengths: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None, lengths: Tensor | None = None
 ) -> Tensor:
     """All n rows."""
     return zero_void(newest(q, k, v, cfg, fixed, lengths, cfg.window), lengths)

@@ -45,12 +45,7 @@ def attend(
 
 
 def stream(
-    cfg: AttentionConfig,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    q_tilde: Tensor | None = None,
-    k_tilde: Tensor | None = None,
+    cfg: AttentionConfig, q: Tensor, k: Tensor, v: Tensor, q_tilde: Tensor | None = None, k_tilde: Tensor | None = None
 ) -> Tensor:
     """Every output of the single-output variants [..., T, D]; of the others, the rows after the last token."""
     length, r = q.shape[-2], cfg.update_size
