@@ -1,4 +1,4 @@
-"""States are values: what can be done with them, how they go through a file, and which are refused."""
+"""Operations on states, files of states, and errors."""
 
 import json
 
@@ -29,7 +29,7 @@ def streamed(attn, rows=3, tokens=8):
 
 
 def same(a, b):
-    """Bit for bit, NaN for NaN."""
+    """Bitwise equality, also of NaN."""
     pairs = zip(states.named_leaves(a), states.named_leaves(b), strict=True)
     return type(a) is type(b) and all(
         x.dtype == y.dtype and x.shape == y.shape and torch.allclose(x, y, rtol=0, atol=0, equal_nan=True)
@@ -141,7 +141,7 @@ LAYOUTS = [
 
 @pytest.mark.parametrize(("variant", "pinv"), LAYOUTS)
 def test_leaves_lie_in_memory_as_a_file_keeps_them(variant, pinv):
-    """Products round by layout: a stream that is resumed would differ in its last digit from one that went on."""
+    """Rounding depends on memory layout, so a resumed stream could differ in the last digit."""
     attn = build(variant, pinv=pinv)
     state = streamed(attn)
     for held in (attn.init_state(2), state, attn.step(torch.randn(3, 8, dtype=torch.float64), state)[1]):

@@ -220,10 +220,10 @@ def save_state(path: str | os.PathLike[str], state: tuple[Any, ...], owner: Stat
     """
     from safetensors.torch import save_file
 
-    tensors, described = _contents(state, owner)
+    tensors, meta = _contents(state, owner)
     if not Path(path).resolve().parent.is_dir():
         raise FileNotFoundError(f"the folder of {os.fspath(path)} does not exist; create it first")
-    files.replace(Path(path), lambda partial: save_file(tensors, partial, described))
+    files.replace(Path(path), lambda partial: save_file(tensors, partial, meta))
 
 
 def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
@@ -235,10 +235,10 @@ def load_state(path: str | os.PathLike[str], owner: Stateful) -> Any:
         raise IsADirectoryError(f"{source} is a folder, but must be a file")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
-            tensors, described = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+            tensors, meta = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise ValueError(f"{source} cannot be read as a safetensors file: {error}") from error
-    return _restored(tensors, described or {}, owner, source)
+    return _restored(tensors, meta or {}, owner, source)
 
 
 def raw_bytes(x: Tensor) -> Any:
@@ -254,23 +254,21 @@ def _contents(
     check(state, owner.init_state(1) if like is None else like, None, type(owner).__name__)
     times.check(named_leaves(state), owner.config, "state")  # never save what cannot be loaded
     tensors = {name: leaf.detach().to("cpu", copy=True).contiguous() for name, leaf in named_leaves(state)}
-    described = {
+    meta = {
         "format": FORMAT,
         "config": json.dumps(owner.config.to_dict(), sort_keys=True),
         "fingerprint": owner.config.fingerprint,
     }
     if weights is not None:
-        described["weights"] = weights
-    return tensors, described | {"checksum": checksum(tensors, described)}
+        meta["weights"] = weights
+    return tensors, meta | {"checksum": checksum(tensors, meta)}
 
 
-def _restored(
-    tensors: dict[str, Tensor], described: dict[str, str], owner: Stateful, source: str, like: Any = None
-) -> Any:
+def _restored(tensors: dict[str, Tensor], meta: dict[str, str], owner: Stateful, source: str, like: Any = None) -> Any:
     """Build the owner's state from named leaves, on its device; raise if they do not belong to it."""
-    _check_described(tensors, described, source)
-    if described["fingerprint"] != owner.config.fingerprint:
-        raise ValueError(f"{source} belongs to another config: {_differences(described, owner)}")
+    _check_metadata(tensors, meta, source)
+    if meta["fingerprint"] != owner.config.fingerprint:
+        raise ValueError(f"{source} belongs to another config: {_differences(meta, owner)}")
     like = owner.init_state(1) if like is None else like
     names = [name for name, _ in named_leaves(like)]
     if missing := [name for name in names if name not in tensors]:
@@ -287,28 +285,28 @@ def _restored(
     return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
 
 
-def _check_described(tensors: dict[str, Tensor], described: dict[str, str], source: str) -> None:
+def _check_metadata(tensors: dict[str, Tensor], meta: dict[str, str], source: str) -> None:
     """Raise if this is not a state, or not as it was saved.
 
     An unknown key is an error: it may be the damaged name of a known one, whose check would be skipped.
     """
-    if described.get("format") != FORMAT:
+    if meta.get("format") != FORMAT:
         raise ValueError(f"{source} is not a nystream state, as written by save_state")
-    unknown = [key for key in described if key not in (*REQUIRED_KEYS, *OPTIONAL_KEYS)]
+    unknown = [key for key in meta if key not in (*REQUIRED_KEYS, *OPTIONAL_KEYS)]
     if unknown:
         raise ValueError(f"{source} has unknown metadata {unknown[0]!r:.40}; the file is damaged")
-    needed = (*REQUIRED_KEYS, "checksum") if "weights" in described else REQUIRED_KEYS
-    missing = [key for key in needed if key not in described]
+    needed = (*REQUIRED_KEYS, "checksum") if "weights" in meta else REQUIRED_KEYS
+    missing = [key for key in needed if key not in meta]
     if missing:
         raise ValueError(f"{source} lacks its {' and '.join(missing)}; the file is damaged")
-    rest = {key: text for key, text in described.items() if key != "checksum"}
-    if "checksum" in described and described["checksum"] != checksum(tensors, rest):
+    rest = {key: text for key, text in meta.items() if key != "checksum"}
+    if "checksum" in meta and meta["checksum"] != checksum(tensors, rest):
         raise ValueError(f"the contents of {source} do not match its checksum; the file is damaged")
 
 
-def checksum(tensors: dict[str, Tensor], described: dict[str, str]) -> str:
+def checksum(tensors: dict[str, Tensor], meta: dict[str, str]) -> str:
     """CRC-32 of all leaves and metadata: detects damage, not tampering."""
-    total = zlib.crc32(json.dumps(described, sort_keys=True).encode())
+    total = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
     for name in sorted(tensors):
         total = zlib.crc32(raw_bytes(tensors[name]), zlib.crc32(name.encode(), total))
     return f"{total:08x}"
@@ -353,9 +351,9 @@ def _describe(x: Tensor, rows: int | None = None) -> str:
     return f"{str(x.dtype).removeprefix('torch.')}{shape}"
 
 
-def _differences(described: dict[str, str], owner: Stateful) -> str:
+def _differences(meta: dict[str, str], owner: Stateful) -> str:
     try:
-        theirs = _flat(json.loads(described["config"]))
+        theirs = _flat(json.loads(meta["config"]))
     except (KeyError, ValueError, AttributeError, RecursionError):
         return "its config cannot be read"
     ours = _flat(json.loads(json.dumps(owner.config.to_dict())))

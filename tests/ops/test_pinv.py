@@ -1,4 +1,4 @@
-"""Γ†: each matrix by itself, whatever its neighbours are."""
+"""Γ†: every matrix of a batch is inverted independently."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Nothing poisons a stream: huge logits come and go, NaN comes and goes, and what follows is right."""
+"""Huge logits and NaN have no effect on a stream after they have left the window."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def outliers(attn, tokens, every, largest):
 
 
 def in_float64(attn, x, key):
-    """The outputs of `steps` in float64, which other tests hold against the reference."""
+    """The outputs of `steps` in float64, which other tests compare with the reference."""
     double = ns.MultiheadAttention(attn.config, dtype=torch.float64).eval()
     double.load_state_dict(attn.state_dict())
     return double.steps(x.double(), double.init_state(1), key=key.double(), value=x.double())[0]
@@ -65,7 +65,7 @@ def test_twenty_thousand_tokens_with_logits_up_to_1e4(variant, sums):
 
 
 def test_the_rows_of_full_attention_recover_from_outliers():
-    # co-full-retro subtracts, so it sums a row afresh when what is left is small against what has gone.
+    # co-full-retro subtracts, so it computes a row from scratch when its sum has become small.
     n, total = 24, 2_000
     attn = plain("co-full-retro", n, None)
     x, key = outliers(attn, total, every=61, largest=1e4)

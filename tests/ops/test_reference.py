@@ -1,4 +1,4 @@
-"""The judge is judged by hand: small cases whose answer is known without it."""
+"""The reference itself, in small cases with known results."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The window of partials: right at every phase, the same work at every phase, only a cache of the rings."""
+"""The window of partials: correct at every phase, with the same work at every phase, and a cache of the rings only."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
         torch.testing.assert_close(
             sliding.read(rebuilt, time, n, r), sliding.read(parts, time, n, r), rtol=1e-12, atol=1e-12
         )
-    # What was rebuilt goes on as what was kept: every slot that is still read was right.
+    # Both continue alike, so every slot that is read later was rebuilt correctly.
     other = (rebuilt, ring_logit.clone(), ring_value.clone())
     for _ in range(2 * groups):
         logit, value = (
@@ -123,7 +123,7 @@ def work(variant, n, sums, phase):
     attn.set_landmarks(torch.randn(2, 3, 4), torch.randn(2, 3, 4))
     with torch.no_grad():
         _, state = attn.steps(torch.randn(1, n + phase, 8), attn.init_state(1))
-        attn.step(torch.randn(1, 8), state)  # what is made once, is made
+        attn.step(torch.randn(1, 8), state)  # builds the tables
         with Work() as counted:
             attn.step(torch.randn(1, 8), state, inplace=True)
     return counted.calls, counted.numbers

@@ -19,9 +19,9 @@ def build():
         )
         model = ns.StreamModel(cfg, dtype=dtype).eval()
         for block in model.encoder.blocks:
-            one = block.attention.config
-            if one.fixed:
-                shape = (one.num_heads, one.m, one.head_dim)
+            own = block.attention.config
+            if own.fixed:
+                shape = (own.num_heads, own.m, own.head_dim)
                 block.attention.set_landmarks(torch.randn(shape), torch.randn(shape))
         return model
 
@@ -30,7 +30,7 @@ def build():
 
 @pytest.fixture(scope="session")
 def alone():
-    """What `model.step` says about one stream of tokens [T, input_dim]: [T, output_dim]."""
+    """Outputs [T, output_dim] of `model.step` for one stream of tokens [T, input_dim]."""
 
     def alone(model, tokens):
         state, outs = model.init_state(1), []
@@ -45,7 +45,7 @@ def alone():
 
 @pytest.fixture(scope="session")
 def tokens():
-    """Random tokens, float32 unless told."""
+    """Random tokens, float32 by default."""
 
     def tokens(*shape, seed=0, dtype=np.float32):
         return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
@@ -67,7 +67,7 @@ def streams(build, backend):
 
 @pytest.fixture(scope="session")
 def refused():
-    """refused(streams, call, error, *words): the call raises, with the words, and every stream is as it was."""
+    """refused(streams, call, error, *words): the call raises an error with these words, and no stream changes."""
 
     def refused(streams, call, error, *words):
         before = {sid: streams.snapshot(sid) for sid in streams.ids}

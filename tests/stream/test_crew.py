@@ -1,4 +1,4 @@
-"""Threads that share a job: every piece once, and nothing left running, whatever happens."""
+"""Threads that share a job: every piece runs once, and nothing is left running after an error."""
 
 import gc
 import threading
@@ -24,11 +24,11 @@ def test_other_threads_do_help():
     gate = threading.Barrier(3, timeout=10)
 
     def work(piece):
-        gate.wait()  # three at once, or none gets past it
+        gate.wait()  # passes only if three threads wait at the same time
         names.add(threading.current_thread().name)
 
     crew.share([work] * 3, iter(range(3)))
-    assert len(names) == 2  # this thread's, and that of the helpers
+    assert len(names) == 2  # this thread's name, and that of the crew's threads
 
 
 def test_a_failure_here_ends_the_others_first():
@@ -48,7 +48,7 @@ def test_a_failure_here_ends_the_others_first():
     before = list(ended)
     time.sleep(0.2)
     assert ended == before
-    assert len(ended) <= 2  # no new piece was begun
+    assert len(ended) <= 2  # no new piece was started
 
 
 def test_a_failure_of_a_helper_is_raised_here():
@@ -63,7 +63,7 @@ def test_a_failure_of_a_helper_is_raised_here():
 
     with pytest.raises(MemoryError, match="no room"):
         crew.share([work, fail], iter(range(4)))
-    crew.share([work, work], iter(range(4)))  # and the crew goes on
+    crew.share([work, work], iter(range(4)))  # the crew still works
 
 
 def test_without_more_threads_this_one_does_it_all(monkeypatch):

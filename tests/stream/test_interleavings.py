@@ -1,4 +1,4 @@
-"""Any sequence of operations on a pool, beside a plain dictionary of states that `model.step` advances."""
+"""Any sequence of operations on a pool, compared with a dictionary of states that `model.step` advances."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def small(variant, dtype=torch.float64, **options):
 
 
 class Streams(RuleBasedStateMachine):
-    """The pool and what it should be."""
+    """The pool and its expected contents."""
 
     model = small("co-fixed-single", sums="partials")
     backend, tolerance = "torch", 1e-9

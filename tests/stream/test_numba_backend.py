@@ -1,4 +1,4 @@
-"""The compiled backend where things go wrong."""
+"""The compiled backend: errors, and memory."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import nystream as ns
 from nystream.stream.backends import numba as backend
 
-COUNT = 3 * backend.SHARING
+COUNT = 3 * backend.STREAMS_PER_PIECE
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def crowd(build):
 
 
 def fails_at(streams, calls, error):
-    """The kernel raises at that call of a batch."""
+    """Let the kernel raise an error at one call of a batch."""
     kernel, made = streams._backend._with_rooms(1)[0], []
 
     def push(*args):
@@ -47,7 +47,7 @@ def test_streams_of_a_batch_that_was_broken_off_are_set_aside(crowd, tokens, cal
 
 
 def test_tokens_that_are_spoiled_while_they_are_pushed(crowd, tokens):
-    """Another thread that writes to X: an error, and no made-up answer."""
+    """If another thread writes to X, the result is an error, not a wrong output."""
     streams, sids = crowd
     x = tokens(COUNT, 5)
     kernel = streams._backend._with_rooms(1)[0]

@@ -1,4 +1,4 @@
-"""A pool as its users meet it: what it takes, what it gives, and what it says about itself."""
+"""The interface of a pool: inputs, outputs and properties."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_tokens_that_arrive_together(build, tokens, refused):
 
 @pytest.mark.parametrize("r", [1, 2])
 def test_many_of_one_is_a_push(build, backend, tokens, refused, monkeypatch, r):
-    """The same numbers and the same errors, and not the long way for them."""
+    """`push_many` of one stream gives the outputs and errors of `push`, and takes its fast path."""
     streams = ns.StreamPool(build(update_size=r), 2, backend)
     a, b = streams.open(), streams.open()
     monkeypatch.setattr(streams._backend, "push_many", None)

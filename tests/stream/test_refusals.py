@@ -1,4 +1,4 @@
-"""What a pool refuses: every message says what is wrong, and no stream is touched."""
+"""Invalid calls of a pool: every message says what is wrong, and no stream changes."""
 
 import copy
 import pickle
@@ -254,7 +254,7 @@ def test_a_backend_that_cannot_run_the_model_says_why(build):
 
 
 def test_a_stream_that_finds_no_memory_is_named(build, backend, monkeypatch):
-    """Torch says it in a RuntimeError, NumPy in a MemoryError; neither says what it was for."""
+    """torch raises a RuntimeError, NumPy a MemoryError; neither says what the memory was for."""
 
     def full(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes")

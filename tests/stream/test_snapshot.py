@@ -1,4 +1,4 @@
-"""Snapshots: what is in them, where they can go, and which are refused."""
+"""Snapshots: their contents, where they can be restored, and which of them raise an error."""
 
 import json
 
@@ -19,7 +19,7 @@ def pool_of(model, capacity=2):
 
 
 def fed(streams, x):
-    """A stream that has taken in the tokens."""
+    """A stream that has read the tokens."""
     sid = streams.open()
     for token in x:
         streams.push(sid, token)
@@ -113,7 +113,7 @@ def test_bytes_of_any_kind(model, blob, kind):
 
 
 def check_refused(streams, blob, error, match):
-    """Restoring raises, opens no stream and loses no slot."""
+    """Restoring raises an error, opens no stream and loses no slot."""
     before = streams.ids, streams.capacity
     for _ in range(3):
         with pytest.raises(error, match=match):
@@ -173,7 +173,7 @@ def test_a_flipped_bit_in_what_it_says_of_itself_is_noticed(build, blob):
 
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
 def test_one_head_and_one_landmark(backend, variant):
-    """Axes of size 1 may have any stride: the bytes must not be taken by it."""
+    """Axes of size 1 may have any stride, which must not affect the bytes."""
     attn = ns.MultiheadAttention(ns.AttentionConfig(variant, embed_dim=8, num_heads=1, window=6, landmarks=1))
     if attn.config.fixed:
         attn.set_landmarks(torch.randn(1, 1, 8), torch.randn(1, 1, 8))
@@ -184,7 +184,7 @@ def test_one_head_and_one_landmark(backend, variant):
 
 
 def changed(blob, change, metadata=None):
-    """The snapshot with other leaves, whose checksum is made to fit."""
+    """The snapshot with changed leaves and a matching checksum."""
     tensors, described = opened(blob)
     change(tensors)
     described = {**described, **(metadata or {})}
@@ -211,7 +211,7 @@ def test_leaves_that_do_not_fit_are_refused(model, blob, change, match):
 @pytest.mark.parametrize("time", [times.LIMIT + 1, 2**62, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
 def test_a_time_beyond_the_limit_is_refused_whatever_the_checksum_says(build, backend, tokens, variant, time):
-    """The compiled kernels would find places of the rings by it, without a check."""
+    """The compiled kernels compute ring slots from the time without a check."""
     streams = ns.StreamPool(build(variant, window=7), 2, backend)
     blob = streams.snapshot(fed(streams, tokens(9, 5)))
     bad = changed(blob, lambda t: t.update({"blocks.0.time": torch.tensor([time])}))
@@ -220,7 +220,7 @@ def test_a_time_beyond_the_limit_is_refused_whatever_the_checksum_says(build, ba
 
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
 def test_at_the_limit_a_stream_goes_on(build, backend, tokens, variant):
-    """As at any other time of the same phase."""
+    """The output is the same as at any other time of the same phase."""
     streams, x = ns.StreamPool(build(variant, window=6), 2, backend), tokens(40, 5)
     near = fed(streams, x[:20])
     assert (times.LIMIT - 20) % 12 == 0  # two windows: the period of all phases

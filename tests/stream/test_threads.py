@@ -1,4 +1,4 @@
-"""Pushes from several threads: safe, each stream's order kept, the pool alive whatever happens."""
+"""Pushes from several threads are safe, keep the order of each stream, and leave the pool usable after errors."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import nystream as ns
 
 THREADS = 6
 
-# Forks while threads push; every child must find each stream as some number of whole pushes leave it, and go on.
+# Forks while threads push; every child must find each stream as it is after a whole number of pushes, and continue.
 FORKS = """
 import os, signal, sys, threading, traceback
 import numpy as np, torch
@@ -69,7 +69,7 @@ sys.exit(failed)
 
 
 def at_once(*jobs):
-    """Run every job in a thread of its own, started together."""
+    """Run every job in its own thread, all started at the same time."""
     gate = threading.Barrier(len(jobs))
 
     def run(job):
@@ -102,14 +102,14 @@ def test_many_threads_on_one_stream(backend, model, tokens):
     sid = streams.open()
     outs = at_once(*(lambda: [streams.push(sid, x) for _ in range(15)] for _ in range(THREADS)))
     assert streams.time(sid) == 15 * THREADS
-    other = streams.open()  # all tokens are the same, so whoever pushed them, the stream is this one
+    other = streams.open()  # all tokens are equal, so the order of the threads does not matter
     expected = {streams.push(other, x).tobytes() for _ in range(15 * THREADS)}
     assert {y.tobytes() for out in outs for y in out} == expected
     assert streams.snapshot(sid) == streams.snapshot(other)
 
 
 def test_one_streams_order_is_kept(backend, model, alone, tokens):
-    """Two threads hand a stream back and forth: every token comes after the one before it."""
+    """Two threads take turns with a stream, which gets its tokens in order."""
     streams, x = ns.StreamPool(model, 1, backend), tokens(40, 5)
     sid, outs, turn = streams.open(), {}, threading.Condition()
 

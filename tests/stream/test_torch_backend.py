@@ -1,4 +1,4 @@
-"""The torch backend: streams where they lie or gathered, modes of torch around it, and failures inside a step."""
+"""The torch backend: streams stepped in place or gathered, modes of torch, and errors during a step."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ VARIANTS = ("co-fixed-single", "co-cont-single", "co-full-retro", "nystrom")
 
 @pytest.fixture(params=["in place", "gathered"])
 def either_way(request, monkeypatch):
-    """Runs of neighbours are stepped each by itself, or all are gathered."""
+    """Runs of adjacent slots are stepped one by one, or all slots are gathered."""
     monkeypatch.setattr(backend, "BYTES_PER_CALL", 0 if request.param == "in place" else 10**12)
     return request.param
 
@@ -96,7 +96,7 @@ def test_a_model_that_was_made_in_inference_mode(build, alone, tokens):
 
 
 def test_slots_that_were_never_used_are_never_read(build, tokens):
-    """Memory is not filled in until a stream is opened; whatever is there stays there."""
+    """Memory is not initialized until a stream is opened, and its previous contents have no effect."""
     streams = ns.StreamPool(build(), 4, "torch")
     for _, leaf in ns.state.named_leaves(streams._backend._state):
         leaf.fill_(77)
@@ -126,7 +126,7 @@ def test_growth_that_fails_leaves_the_pool_as_it_was(build, tokens, monkeypatch)
 
 
 class TestFailures:
-    """A step that fails half-way."""
+    """A step that fails halfway."""
 
     @pytest.fixture
     def streams(self, build, tokens):
@@ -137,7 +137,7 @@ class TestFailures:
 
     @pytest.fixture
     def failing(self, streams, monkeypatch):
-        """The head fails, after the states have moved on."""
+        """The head fails after the states have changed."""
 
         def fail(*_):
             raise RuntimeError("out of memory")

@@ -27,9 +27,9 @@ def per_device(build: Callable[..., T]) -> Callable[..., T]:
         # The table must be made of ordinary tensors, whatever modes are active during the first call.
         with torch.inference_mode(False), torch.device("cpu"):
             columns = build(*sizes)
-            made: T = type(columns)(*(column.to(device) for column in columns))
-        if not torch.compiler.is_compiling() and all(type(column) is Tensor for column in made):
-            cache[key] = made
-        return made
+            table_on_device: T = type(columns)(*(column.to(device) for column in columns))
+        if not torch.compiler.is_compiling() and all(type(column) is Tensor for column in table_on_device):
+            cache[key] = table_on_device
+        return table_on_device
 
     return table

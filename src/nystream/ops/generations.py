@@ -129,17 +129,17 @@ def _attend(
 ) -> Tensor:
     """Outputs [B, g, H, Q, D] of some generations."""
     query, edges, middle, start, end = block
-    weight = weights(_take(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
+    weight = weights(_gather(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
     shared = None
     if middle.shape[-1]:
-        part = partials.of_tokens(_take(key, middle) @ q_tilde.mT * cfg.scale, _take(value, middle))
+        part = partials.of_tokens(_gather(key, middle) @ q_tilde.mT * cfg.scale, _gather(value, middle))
         shared = Partial(part.max.unsqueeze(-2), part.sum)
     seen = (edges.unsqueeze(-2) >= start) & (edges.unsqueeze(-2) <= end)  # [B, g, Q, E]
-    logit = q_tilde @ _take(key, edges).mT * cfg.scale
-    return partials.attend(weight, shared, logit, seen[:, :, None], _take(value, edges))
+    logit = q_tilde @ _gather(key, edges).mT * cfg.scale
+    return partials.attend(weight, shared, logit, seen[:, :, None], _gather(value, edges))
 
 
-def _take(x: Tensor, places: Tensor) -> Tensor:
+def _gather(x: Tensor, places: Tensor) -> Tensor:
     """x [B, T, H, D] at places [B, g, L] -> [B, g, H, L, D]; the caller masks places off the axis."""
     b = ring.rows(x)[:, None, None]
     return accumulate(x[b, places.clamp(0, x.shape[1] - 1)]).transpose(2, 3)

@@ -85,7 +85,7 @@ class StreamPool:
     def open(self) -> int:
         """Start a new stream and return its id. Ids are never reused, so an outdated id always raises an error."""
         with self._lock:
-            slot = self._take()
+            slot = self._free_slot()
             try:
                 self._backend.clear(slot)
             except BaseException:
@@ -187,7 +187,7 @@ class StreamPool:
         """
         state = self._snapshots.load(blob)
         with self._lock:
-            slot = self._take()
+            slot = self._free_slot()
             try:
                 self._backend.write(slot, state)
             except BaseException:
@@ -249,7 +249,7 @@ class StreamPool:
             "model and call its restore(pool.snapshot(sid)) for every sid in pool.ids"
         )
 
-    def _take(self) -> int:
+    def _free_slot(self) -> int:
         """The lowest free slot: adjacent slots are the fastest to step together."""
         if self._free:
             return heapq.heappop(self._free)

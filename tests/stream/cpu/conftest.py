@@ -12,7 +12,7 @@ ATTENTION = {f.name for f in dataclasses.fields(ns.AttentionConfig)} - {
 
 @pytest.fixture(scope="session")
 def sharp():
-    """sharp(variant or variants, by=1.0, ...): a model whose attention matters: logits that are `by`² as large."""
+    """sharp(variant or variants, by=1.0, ...): a model with logits multiplied by `by`², so that attention matters."""
 
     def sharp(variant, by=1.0, **options):
         sizes = {"embed_dim": 24, "num_heads": 4, "window": 10, "landmarks": 3, "pinv": "ridge"}

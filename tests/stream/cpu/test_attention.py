@@ -1,4 +1,4 @@
-"""The three attentions, compiled, against the float64 reference: at every phase, whatever the sizes and the logits."""
+"""The three compiled attentions against the float64 reference, at every phase, for many sizes and logits."""
 
 import numpy as np
 import pytest
@@ -48,14 +48,14 @@ def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **op
 )
 def test_any_size(variant, n, share, heads, dim, seed):
     m = max(1, round(share * min(n, 9)))
-    # ridge: bounded whatever the landmarks, so that what is measured is the kernel and not how Γ is conditioned
+    # ridge is bounded for all landmarks, so this measures the kernel and not the condition of Γ
     assert against_reference(variant, n, m, heads, dim, 2 * n + 7, seed=seed, pinv="ridge") < 1e-5
 
 
 @settings(max_examples=4)
 @given(n=st.integers(100, 300), m=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_longer_windows(n, m, seed):
-    """More segments than three: seeds are gathered over several of them."""
+    """More than three segments, so that seeds are gathered from several."""
     assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed) < 1e-5
 
 
@@ -66,13 +66,13 @@ def test_every_inverse(pinv):
 
 @pytest.mark.parametrize("variant", SINGLE)
 def test_large_logits_come_and_go(variant):
-    """Of a thousand and more: what is left of the softmax is the largest, and it must be found."""
-    # float32 keeps a logit of 3,000 to 2e-4, and the exponential makes that a relative error.
+    """With logits above a thousand, only the largest matters."""
+    # A logit of 3,000 is rounded by 2e-4 in float32, which the exponential turns into a relative error.
     assert against_reference(variant, 30, 4, 4, 8, 100, scale=30.0, pinv="ridge") < 2e-3
 
 
 def test_a_nan_inside_is_gone_after_a_window():
-    """A pool refuses NaN, but weights may make one; the sums must forget it."""
+    """A pool does not accept NaN, but weights may produce one, which must leave with its token."""
     torch.manual_seed(0)
     cfg = ns.AttentionConfig("co-fixed-single", embed_dim=32, num_heads=8, window=50, landmarks=3)
     attn = ns.MultiheadAttention(cfg).eval()
@@ -92,7 +92,7 @@ def test_a_nan_inside_is_gone_after_a_window():
 
 @pytest.mark.parametrize("r", [1, 2, 6])
 def test_a_ring_holds_from_r_to_n_tokens_whatever_the_time(r):
-    """Loops run over so many of them, without a check: below zero they would leave the ring."""
+    """Loops run over this number of slots without a check, so it must be inside the ring."""
     for time in range(0, 20, r):
         assert filled.py_func(time, r, 6) == min(time + r, 6)
     for time in (-1, -7, -(2**62), -(2**63)):

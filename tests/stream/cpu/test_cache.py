@@ -1,4 +1,4 @@
-"""Kernels are kept on disk, and what was kept is used as long as their sources are the same."""
+"""Kernels are cached on disk, and the cache is used as long as their source code is the same."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path):
 
 NOWHERE = """
 from numba.core import caching
-caching.CompileResultCacheImpl._locator_classes = []  # as in a read-only installation, with no home
+caching.CompileResultCacheImpl._locator_classes = []  # as in a read-only installation without a home folder
 import numpy as np
 from nystream.stream.cpu import step
 assert step.all_finite(np.zeros(3, np.float32))

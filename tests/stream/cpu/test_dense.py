@@ -1,4 +1,4 @@
-"""Packed matrix products: right, and the same bits for a row whatever rows it comes with."""
+"""Packed matrix products are correct, and a row gives the same bits alone and in a batch."""
 
 import numpy as np
 from hypothesis import given

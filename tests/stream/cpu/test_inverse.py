@@ -1,4 +1,4 @@
-"""Γ† in lanes, against that of `nystream.ops.pinv`."""
+"""Γ† in lanes, compared with `nystream.ops.pinv`."""
 
 import numpy as np
 import pytest
@@ -26,5 +26,5 @@ def test_every_kind(m, heads, kind, name):
     out = np.empty_like(z)
     _invert(np.array([block], plan.BLOCK)[0], z, out, np.full(inverse.doubles(m), np.nan))
     expected = pinv(gamma.double(), name, 6, 0.1).permute(1, 2, 0).numpy()
-    # Computed in float64 from the same float32 Γ: the last rounding is all that differs.
+    # Computed in float64 from the same float32 Γ: only the last rounding differs.
     np.testing.assert_allclose(out, plan.spread(expected), rtol=1e-6, atol=1e-6 * np.abs(expected).max())

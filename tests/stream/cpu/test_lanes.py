@@ -1,4 +1,4 @@
-"""Where the numbers of the heads lie."""
+"""The order of the numbers of all heads in memory."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The kernels know memory by its address: nothing beside what is theirs may be read or written."""
+"""The kernels access memory by address, and must not read or write outside their own."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ from nystream.stream.backends import numba as backend
 from nystream.stream.cpu import alone, pack
 
 SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
-GUARD = 256  # bytes on either side: a panel and more
-MARK = 0xFF  # four of them are a NaN, so that what is read there by mistake is seen as well
+GUARD = 256  # bytes on either side, more than a panel
+MARK = 0xFF  # four of these bytes are a NaN, so that reads outside are noticed, too
 
 
 @pytest.fixture(scope="module")
 def guards():
-    """All memory of kernels that are made here lies between two guards; the function checks them."""
+    """Put all memory of the kernels between two guards; the function checks them."""
     held = []
 
     def aligned(size, dtype=np.float32):
@@ -38,7 +38,7 @@ def guards():
     with pytest.MonkeyPatch.context() as patch:
         for module in (alone, pack, backend):
             patch.setattr(module, "aligned", aligned)
-        patch.setattr(backend, "SLAB", 1)  # every stream between guards of its own
+        patch.setattr(backend, "SLAB_BYTES", 1)  # every stream has its own guards
         yield check
 
 
@@ -78,7 +78,7 @@ def test_attention_alone(guards, variant, heads, dim, m, groups):
     inputs=st.sampled_from([1, 7, 33, 100]),
     outputs=st.sampled_from([1, 31, 65]),
     inner=st.sampled_from([1, 20, 130]),
-    count=st.sampled_from([1, 3, backend.SHARING + 1]),
+    count=st.sampled_from([1, 3, backend.STREAMS_PER_PIECE + 1]),
 )
 def test_models(guards, variant, heads, dim, m, groups, r, layers, inputs, outputs, inner, count):
     sizes = {"input_dim": inputs, "output_dim": outputs, "ff_dim": inner, "layers": layers}

@@ -1,4 +1,4 @@
-"""Vectors in compiled code, against NumPy."""
+"""Vectors in compiled code, compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_total():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_finite_finds_what_is_not(size, bad):
     x = np.full(size + 2, 1e38, np.float32)
-    x[0] = x[-1] = bad  # outside of what is looked at
+    x[0] = x[-1] = bad  # outside the range that is checked
     assert _finite(x, 1, size + 1)
     for place in {1, size // 2 + 1, size}:
         spoiled = x.copy()
@@ -91,7 +91,7 @@ def test_gelu_is_the_exact_one():
     exact = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
     y = x.copy()
     _gelu(y)
-    # The approximation of erfc is good to 1.5e-7, and is multiplied by x / 2; torch's own float32 is off by 2.9e-7 |x|.
+    # The error of erfc, 1.5e-7, is multiplied by x / 2; torch's own float32 is off by 2.9e-7 |x|.
     assert (np.abs(y - exact) <= 2.9e-7 * np.abs(x) + 1e-38).all()
 
 

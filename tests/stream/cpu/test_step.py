@@ -1,4 +1,4 @@
-"""Whole models, compiled, against `model.step` and against the same model in float64."""
+"""Compiled models, compared with `model.step` in float32 and in float64."""
 
 import copy
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import nystream as ns
 from nystream import variants
-from nystream.stream.backends.numba import SHARING, NumbaBackend
+from nystream.stream.backends.numba import STREAMS_PER_PIECE, NumbaBackend
 
 SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
 
 def push(held, slot, x, outputs=5):
-    """As a pool pushes: without the dimension of tokens that come together where there is one of them."""
+    """Push as a pool does: a single token without the dimension of the group."""
     y = np.empty((len(x), outputs), np.float32)
     assert held.push(slot, x, y) if len(x) > 1 else held.push(slot, x[0], y[0])
     return y
@@ -73,7 +73,7 @@ def test_any_model(sharp, variant, layers, groups, r, share, heads, options):
 
 @pytest.mark.parametrize("variant", SINGLE)
 def test_the_inverse_of_the_paper(sharp, variant):
-    """Newton–Schulz: torch iterates in float32, the kernels in float64; float64 is the judge of both."""
+    """Newton–Schulz: torch iterates in float32, the kernels in float64; both are compared with float64."""
     to_torch, to_truth = compare(sharp(variant, window=12, landmarks=4, pinv="newton"), 40)
     assert to_torch < 1e-5
     assert to_truth < 1e-5
@@ -91,14 +91,14 @@ def test_ends_of_any_width(sharp, sizes):
 
 
 def test_more_landmarks_than_a_head_is_wide(sharp):
-    """Projecting to logits would then be the longer way, so it is not taken."""
+    """Folding the landmarks into the projections would be slower here, so it is not done."""
     assert max(compare(sharp("co-fixed-single", window=20, landmarks=11, num_heads=12), 50)) < 1e-5
 
 
 @settings(max_examples=10)
 @given(
     variant=st.sampled_from(SINGLE),
-    count=st.sampled_from([1, 2, 3, 5, SHARING, SHARING + 1, 3 * SHARING + 2]),
+    count=st.sampled_from([1, 2, 3, 5, STREAMS_PER_PIECE, STREAMS_PER_PIECE + 1, 3 * STREAMS_PER_PIECE + 2]),
     r=st.sampled_from([1, 2]),
     threads=st.sampled_from([1, 2, 3]),
 )

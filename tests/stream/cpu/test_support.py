@@ -1,4 +1,4 @@
-"""What the kernels do not know is left to torch, and said."""
+"""Models that the kernels cannot run are run by torch, with a reason."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from nystream.stream.cpu.support import unsupported
 
 
 class Softmax(ns.StreamModel):
-    """Somebody's own."""
+    """A model with its own `step`."""
 
     def step(self, x, state, *, inplace=False):
         y, state = super().step(x, state, inplace=inplace)
@@ -87,7 +87,7 @@ def test_what_was_changed_runs_in_torch_as_it_was_changed():
 
 
 def test_exact_inverses_of_fixed_landmarks_are_fine(sharp):
-    """They are computed before the stream begins."""
+    """These are computed before streaming."""
     assert unsupported(sharp("co-fixed-single", pinv="exact")) is None
 
 

@@ -21,9 +21,9 @@ from nystream.stream.errors import room_for
 
 Array = np.ndarray[Any, Any]
 
-SLAB = 1 << 24  # bytes of a slab, unless one stream needs more
-SHARING = 16  # streams that share one reading of the weights
-WORTH_SHARING = 1 << 23  # multiplications in a batch that take about as long as waking up a thread
+SLAB_BYTES = 1 << 24  # unless one stream needs more
+STREAMS_PER_PIECE = 16  # streams that share one reading of the weights
+MIN_PARALLEL_WORK = 1 << 23  # multiplications in a batch that take about as long as waking up a thread
 
 
 class NumbaBackend:
@@ -71,8 +71,8 @@ class NumbaBackend:
         x, y, total = x.reshape(-1), y.reshape(-1), len(slots)
         if not step.all_finite(x):
             return False
-        threads = 1 if total * self._packed.weights.size < WORTH_SHARING else self.threads
-        share = min(SHARING, -(-total // (4 * threads)) * 4)
+        threads = 1 if total * self._packed.weights.size < MIN_PARALLEL_WORK else self.threads
+        share = min(STREAMS_PER_PIECE, -(-total // (4 * threads)) * 4)
         pieces = range(0, total, share)
         addresses, workers = self._addresses[slots], self._with_rooms(min(threads, len(pieces)))
 
@@ -113,7 +113,7 @@ class NumbaBackend:
     def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
         """The kernel for each of `count` threads, with scratch memory for a piece of a batch."""
         while len(self._workers) < count:
-            self._workers.append(self._with_room(SHARING))
+            self._workers.append(self._with_room(STREAMS_PER_PIECE))
         return self._workers[:count]
 
     def _with_room(self, streams: int) -> Callable[..., bool]:
@@ -127,7 +127,7 @@ class NumbaBackend:
         block = self._blocks.get(slot)
         if block is None:
             if not self._spare:
-                count = max(1, SLAB // self.bytes_per_stream)
+                count = max(1, SLAB_BYTES // self.bytes_per_stream)
                 with room_for(f"{count} more streams of {self.bytes_per_stream:,} bytes each"):
                     self._spare = list(aligned(count * self._size).reshape(count, self._size))
             if slot >= len(self._addresses):
