@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, time: Tensor, when: Timeline, seg: Segments) -> Bank:
-    """tokens [B, T, 2, H, D] (q, k); landmarks [B, m, 2, H, D], pending [B, 2, H, D] and time [B] are the state's."""
+    """The landmarks of a piece: tokens [B, T, 2, H, D] (q, k) after a state with `landmarks`, `pending` and `time`."""
     b, m, length = ring.rows(time), seg.segments, tokens.shape[1]
     k = seg.of(when.time)
     opens = (when.time - 1) % seg.length == seg.start(k)
