@@ -10,7 +10,7 @@ from typing import Any
 
 from nystream.stream.cpu import continual, full, sliding
 from nystream.stream.cpu.lanes import dots, spread
-from nystream.stream.cpu.memory import Rows, Scratch
+from nystream.stream.cpu.memory import Rows, Scratch, row
 from nystream.stream.cpu.plan import CONTINUAL, FIXED
 from nystream.stream.cpu.rows import copy
 from nystream.stream.cpu.simd import compiled, merged
@@ -38,24 +38,24 @@ def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, sc
     n, r, m, heads, tile = block.window, block.update_size, block.landmarks, block.heads, block.tile
     width, folded, group = block.width, block.folded == 1, time // r
     for i in range(r):
-        row, slot = source.first + i * source.stride, (time + i) % n
+        qkv, slot = row(source, i), (time + i) % n
         logit = s + (block.logits_at + slot * m * tile)
         if folded:
-            spread(row, logit, m, heads, tile)
-            value = row + 2 * m * heads
+            spread(qkv, logit, m, heads, tile)
+            value = qkv + 2 * m * heads
         else:
-            dots(block, w + block.q_tilde_at, m, row + width, logit)
-            value = row + 2 * width
+            dots(block, w + block.q_tilde_at, m, qkv + width, logit)
+            value = qkv + 2 * width
         copy(value, s + (block.values_at + slot * width), width)
     sliding.push(block, s, group)
     window = sliding.parts(block, s, group)
     for i in range(r):
-        row, beta = source.first + i * source.stride, scratch.floats
+        qkv, beta = row(source, i), scratch.floats
         if folded:
-            spread(row + m * heads, beta, m, heads, tile)
+            spread(qkv + m * heads, beta, m, heads, tile)
         else:
-            dots(block, w + block.k_tilde_at, m, row, beta)
-        sliding.read(block, window, w + block.gamma_pinv_at, beta, target.first + i * target.stride)
+            dots(block, w + block.k_tilde_at, m, qkv, beta)
+        sliding.read(block, window, w + block.gamma_pinv_at, beta, row(target, i))
     if block.part_size > sliding.PREFETCH_SIZE:
         sliding.prefetch_push(block, s, group + 1, True)
 
@@ -66,15 +66,15 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
     tokens, group = filled(time, r, n), time // r
     newest, renewed = 0, 0
     for i in range(r):
-        row = source.first + i * source.stride
-        copy(row + width, s + (block.keys_at + (time + i) % n * width), width)
-        done = continual.collect(block, s, time + i, row, row + width)
+        qkv = row(source, i)
+        copy(qkv + width, s + (block.keys_at + (time + i) % n * width), width)
+        done = continual.collect(block, s, time + i, qkv, qkv + width)
         if done >= 0:
             newest, renewed = done, renewed + 1
     for i in range(r):
-        row, slot = source.first + i * source.stride, (time + i) % n
-        dots(block, s + block.q_tilde_at, m, row + width, s + (block.logits_at + slot * m * tile))
-        copy(row + 2 * width, s + (block.values_at + slot * width), width)
+        qkv, slot = row(source, i), (time + i) % n
+        dots(block, s + block.q_tilde_at, m, qkv + width, s + (block.logits_at + slot * m * tile))
+        copy(qkv + 2 * width, s + (block.values_at + slot * width), width)
     sliding.push(block, s, group)
     for back in range(renewed):
         continual.renew(block, s, (newest + m - back) % m, tokens, group, scratch)
@@ -82,11 +82,11 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
         continual.renew_inverse(block, s, scratch)
     window = sliding.parts(block, s, group)
     for i in range(r):
-        row, out = source.first + i * source.stride, target.first + i * target.stride
+        qkv, out = row(source, i), row(target, i)
         if tokens < n:  # there are no landmarks yet
-            full.attend(block, s, tokens, row, scratch.floats, out)
+            full.attend(block, s, tokens, qkv, scratch.floats, out)
         else:
-            dots(block, s + block.k_tilde_at, m, row, scratch.floats)
+            dots(block, s + block.k_tilde_at, m, qkv, scratch.floats)
             sliding.read(block, window, s + block.gamma_pinv_at, scratch.floats, out)
 
 
@@ -94,9 +94,9 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
 def _full(block: Any, s: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, width = block.window, block.update_size, block.width
     for i in range(r):
-        row, slot = source.first + i * source.stride, (time + i) % n
-        copy(row + width, s + (block.keys_at + slot * width), width)
-        copy(row + 2 * width, s + (block.values_at + slot * width), width)
+        qkv, slot = row(source, i), (time + i) % n
+        copy(qkv + width, s + (block.keys_at + slot * width), width)
+        copy(qkv + 2 * width, s + (block.values_at + slot * width), width)
     for i in range(r):
-        row, out = source.first + i * source.stride, target.first + i * target.stride
-        full.attend(block, s, filled(time, r, n), row, scratch.floats, out)
+        qkv, out = row(source, i), row(target, i)
+        full.attend(block, s, filled(time, r, n), qkv, scratch.floats, out)

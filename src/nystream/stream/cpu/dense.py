@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nystream.stream.cpu.memory import Rows
+from nystream.stream.cpu.memory import Rows, row
 from nystream.stream.cpu.simd import apart, compiled, load16, splat16, store
 
 PANEL = 32
@@ -45,12 +45,9 @@ def dense(w: Any, layer: Any, x: Rows, y: Rows, rows: int) -> None:
             for r in range(0, rows, 4):
                 # A group that is not full repeats the last row.
                 r1, r2, r3 = min(r + 1, last), min(r + 2, last), min(r + 3, last)
-                out = y.first + p * PANEL
-                _four_rows(
-                    bias + p * PANEL, panel + p * inputs * PANEL, inputs,
-                    x.first + r * x.stride, x.first + r1 * x.stride, x.first + r2 * x.stride, x.first + r3 * x.stride,
-                    out + r * y.stride, out + r1 * y.stride, out + r2 * y.stride, out + r3 * y.stride,
-                )  # fmt: skip
+                xs, out = (row(x, r), row(x, r1), row(x, r2), row(x, r3)), Rows(y.first + p * PANEL, y.stride)
+                ys = row(out, r), row(out, r1), row(out, r2), row(out, r3)
+                _four_rows(bias + p * PANEL, panel + p * inputs * PANEL, inputs, xs, ys)
         return
     p = 0
     while p + 2 <= count:
@@ -65,9 +62,9 @@ def _one_panel(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
     apart()
     a, b = load16(bias), load16(bias + 16)
     for k in range(inputs):
-        xk, row = splat16(x[k]), panel + k * PANEL
-        a = load16(row) * xk + a
-        b = load16(row + 16) * xk + b
+        xk, wk = splat16(x[k]), panel + k * PANEL
+        a = load16(wk) * xk + a
+        b = load16(wk + 16) * xk + b
     store(y, a)
     store(y + 16, b)
 
@@ -80,11 +77,11 @@ def _two_panels(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
     a, b = load16(bias), load16(bias + 16)
     c, d = load16(bias + 32), load16(bias + 48)
     for k in range(inputs):
-        xk, row, next_row = splat16(x[k]), panel + k * PANEL, next_panel + k * PANEL
-        a = load16(row) * xk + a
-        b = load16(row + 16) * xk + b
-        c = load16(next_row) * xk + c
-        d = load16(next_row + 16) * xk + d
+        xk, wk, next_wk = splat16(x[k]), panel + k * PANEL, next_panel + k * PANEL
+        a = load16(wk) * xk + a
+        b = load16(wk + 16) * xk + b
+        c = load16(next_wk) * xk + c
+        d = load16(next_wk + 16) * xk + d
     store(y, a)
     store(y + 16, b)
     store(y + 32, c)
@@ -92,17 +89,16 @@ def _two_panels(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
 
 
 @compiled
-def _four_rows(
-    bias: Any, panel: Any, inputs: int, x0: Any, x1: Any, x2: Any, x3: Any, y0: Any, y1: Any, y2: Any, y3: Any
-) -> None:
+def _four_rows(bias: Any, panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
     apart()
+    (x0, x1, x2, x3), (y0, y1, y2, y3) = xs, ys
     a0, b0 = load16(bias), load16(bias + 16)
     a1, b1 = load16(bias), load16(bias + 16)
     a2, b2 = load16(bias), load16(bias + 16)
     a3, b3 = load16(bias), load16(bias + 16)
     for k in range(inputs):
-        row = panel + k * PANEL
-        u, v = load16(row), load16(row + 16)
+        wk = panel + k * PANEL
+        u, v = load16(wk), load16(wk + 16)
         k0, k1, k2, k3 = splat16(x0[k]), splat16(x1[k]), splat16(x2[k]), splat16(x3[k])
         a0 = u * k0 + a0
         b0 = v * k0 + b0

@@ -14,6 +14,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin
 
 from nystream.stream.cpu.plan import BLOCK, MODEL
+from nystream.stream.cpu.simd import compiled
 
 
 class Rows(NamedTuple):
@@ -55,6 +56,12 @@ def pointer_to(typing: Any, array: Any) -> Any:
         return cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), generate
+
+
+@compiled
+def row(rows: Rows, i: int) -> Any:
+    """A pointer to row i."""
+    return rows.first + i * rows.stride
 
 
 @infer_global(operator.add)

@@ -72,11 +72,7 @@ def packed(model: Model, fold: bool = True) -> Packed:
         update_size=model.config.update_size,
         embed_dim=width,
         stride=PANEL * panels(width),
-        wide_stride=PANEL
-        * max(
-            panels(max(width, ends["input_dim"], ends["output_dim"])),
-            *(max(block.qkv.panels, panels(block.width), block.linear1.panels) for block in blocks),
-        ),
+        wide_stride=PANEL * max(panels(max(width, ends["input_dim"], ends["output_dim"])), *map(_wide_panels, blocks)),
         state_size=packer.state_size,
         scratch_floats=max(map(_scratch_floats, blocks)),
         scratch_doubles=max(inverse.doubles(b.landmarks) if b.kind == p.CONTINUAL else 0 for b in blocks),
@@ -87,7 +83,7 @@ def packed(model: Model, fold: bool = True) -> Packed:
 
 
 class _Packer:
-    """Assigns places to weights and to what a state keeps."""
+    """Assigns offsets to weights and to the contents of a state."""
 
     def __init__(self, fold: bool) -> None:
         self.fold = fold
@@ -201,6 +197,11 @@ class _Packer:
             )
             plan = plan._replace(q_tilde_at=q_tilde, k_tilde_at=k_tilde)
         return plan._replace(gamma_pinv_at=self.put(p.spread(double(attn.gamma_pinv).transpose(1, 2, 0))))
+
+
+def _wide_panels(block: BlockPlan) -> int:
+    """Panels of the widest row of a block."""
+    return max(block.qkv.panels, panels(block.width), block.linear1.panels)
 
 
 def _scratch_floats(block: BlockPlan) -> int:

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 from nystream.stream.cpu import sliding
 from nystream.stream.cpu.attention import attention
 from nystream.stream.cpu.dense import PANEL, dense
-from nystream.stream.cpu.memory import Rows, Scratch, block_at, doubles_at, floats_at, ints_at, model_at, pointer_to
+from nystream.stream.cpu.memory import (
+    Rows,
+    Scratch,
+    block_at,
+    doubles_at,
+    floats_at,
+    ints_at,
+    model_at,
+    pointer_to,
+    row,
+)
 from nystream.stream.cpu.plan import BLOCK, FULL
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
 from nystream.stream.cpu.simd import apart, cached, compiled, merged
@@ -48,22 +58,21 @@ def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
     tokens = x + batch.low * r * inputs
     for i in range(rows):
         if plan.has_ends == 1:
-            scale(tokens + i * inputs, w + plan.scaler_at, inputs, work.wide.first + i * work.wide.stride)
+            scale(tokens + i * inputs, w + plan.scaler_at, inputs, row(work.wide, i))
         else:
-            copy(tokens + i * inputs, out.first + i * out.stride, inputs)
+            copy(tokens + i * inputs, row(out, i), inputs)
     if plan.has_ends == 1:
         dense(w, plan.input_proj, work.wide, out, rows)
     if plan.positions:
         for i in range(rows):
             time = ints_at(batch.addresses[batch.low + i // r])[0] + i % r
-            add(w + (plan.positions_at + time % plan.positions * width), out.first + i * out.stride, width)
+            add(w + (plan.positions_at + time % plan.positions * width), row(out, i), width)
 
 
 @compiled
 def _norm(plan: Any, weight: Any, source: Rows, target: Rows, rows: int) -> None:
     for i in range(rows):
-        row, out = source.first + i * source.stride, target.first + i * target.stride
-        layer_norm(weight, plan.embed_dim, plan.norm_eps, row, out)
+        layer_norm(weight, plan.embed_dim, plan.norm_eps, row(source, i), row(target, i))
 
 
 @merged
@@ -80,11 +89,9 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
         if stream + 1 < batch.high and block.kind != FULL:
             after = batch.addresses[stream + 1]
             sliding.prefetch_push(block, floats_at(after), ints_at(after)[0] // r, False)
-        address, first = batch.addresses[stream], (stream - batch.low) * r * wide.stride
-        attention(
-            block, floats_at(address), ints_at(address)[0], w, Rows(wide.first + first, wide.stride),
-            Rows(work.heads.first + first, wide.stride), work.scratch,
-        )  # fmt: skip
+        address, first = batch.addresses[stream], (stream - batch.low) * r
+        qkv, heads = Rows(row(wide, first), wide.stride), Rows(row(work.heads, first), work.heads.stride)
+        attention(block, floats_at(address), ints_at(address)[0], w, qkv, heads, work.scratch)
     dense(w, block.out, work.heads, branch, rows)
     if not feed_forward:
         copy(branch.first, x.first, rows * x.stride)
@@ -99,9 +106,9 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
     dense(w, block.linear1, source, wide, rows)
     for i in range(rows):
         if block.gelu == 1:
-            gelu(wide.first + i * wide.stride, block.linear1.panels * PANEL)
+            gelu(row(wide, i), block.linear1.panels * PANEL)
         else:
-            relu(wide.first + i * wide.stride, block.linear1.panels * PANEL)
+            relu(row(wide, i), block.linear1.panels * PANEL)
     dense(w, block.linear2, wide, branch, rows)
     add(branch.first, x.first, rows * x.stride)
     if not pre:
@@ -125,10 +132,10 @@ def _run(plan: Any, w: Any, batch: Batch, work: Work, x: Any, y: Any) -> None:
         means = scales + outputs
         for i in range(rows):
             for k in range(outputs):
-                out[i * outputs + k] = wide.first[i * wide.stride + k] * scales[k] + means[k]
+                out[i * outputs + k] = row(wide, i)[k] * scales[k] + means[k]
     else:
         for i in range(rows):
-            copy(hidden.first + i * hidden.stride, out + i * outputs, outputs)
+            copy(row(hidden, i), out + i * outputs, outputs)
     for stream in range(batch.low, batch.high):
         ints_at(batch.addresses[stream])[0] += r
 
