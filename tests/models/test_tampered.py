@@ -105,10 +105,10 @@ TEXTS = {
     "objects": (lambda _: '{"a":' * 10**5, "nested too deeply"),
     "a reader in brackets": (nested("[]", 10**5), "nested too deeply"),
     "a reader that could not be written": (nested("[]", 500), "nested too deeply"),
-    "a field twice": (lambda text: text.replace('"layers": 2', '"layers": 2, "layers": 3'), "'layers' is there twice"),
+    "a field twice": (lambda text: text.replace('"layers": 2', '"layers": 2, "layers": 3'), "'layers' appears twice"),
     "the last of many fields twice": (
         lambda _: "{" + ", ".join(f'"a{i}": 0' for i in range(200_000)) + ', "a199999": 1}',
-        "'a199999' is there twice",
+        "'a199999' appears twice",
     ),
     "an endless number": (lambda text: text.replace('"layers": 2', f'"layers": {"9" * 10**5}'), "JSON"),
     "a huge float": (lambda text: text.replace('"norm_eps": 1e-05', '"norm_eps": 1e999'), "norm_eps=inf"),
@@ -220,7 +220,7 @@ def test_a_tensor_that_is_there_twice_is_refused(folder):
     header, data = header_of(path)
     entry = f'"head.bias": {json.dumps(header["head.bias"])}, '
     write_header(path, json.dumps(header).replace("{", "{" + entry, 1).encode(), data)
-    refused(folder, "model.safetensors", "'head.bias' is there twice")
+    refused(folder, "model.safetensors", "'head.bias' appears twice")
 
 
 @given(st.data())

@@ -11,7 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 import nystream.state as states
 from nystream.config import AttentionConfig
-from nystream.config.checks import LARGEST_SIZE
+from nystream.config.checks import MAX_SIZE
 from nystream.layers import checks, kept
 from nystream.layers.kept import Kept
 from nystream.ops.attention import nystrom, nystrom_fixed
@@ -128,8 +128,8 @@ class MultiheadAttention(nn.Module):
 
     def init_state(self, batch_size: int = 1) -> Any:
         """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= LARGEST_SIZE:
-            raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {LARGEST_SIZE}")
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= MAX_SIZE:
+            raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {MAX_SIZE}")
         weight = self.q_proj.weight
         self._like()  # made here, so that a traced step finds it
         with _full_precision(weight):

@@ -53,4 +53,4 @@ def _check_format(path: Path, written: Any) -> None:
         )
     unknown = set(written) - {"format", "nystream", "config", "info"}
     if unknown:
-        raise ValueError(f"{path} has fields that are not known here: {listed(unknown)}")
+        raise ValueError(f"{path} has unknown fields: {listed(unknown)}")
