@@ -75,7 +75,7 @@ def test_every_variant_has_its_own_forms_of_the_window(variant):
         if sums in forms:
             assert config(variant, sums=sums).sums == sums
         else:
-            with pytest.raises(ValueError, match=f"sums='{sums}' is not supported by variant '{variant}'; it must be one of"):
+            with pytest.raises(ValueError, match=f"sums='{sums}' is not supported by variant '{variant}'; .*auto"):
                 config(variant, sums=sums)
 
 

@@ -124,7 +124,7 @@ def test_what_it_cannot_be_is_said(mean):
         ns.EncoderConfig(attention=attention(), layers=2)
     with pytest.raises(ValueError, match="'co-mean-single', which has no kernel"):
         ns.StreamPool(model(torch.float32), backend="numba")
-    with pytest.raises(ValueError, match=r"sums='partials' is not supported by variant 'co-mean-single'; it must be one of auto, recompute$"):
+    with pytest.raises(ValueError, match=r"sums='partials' is not supported .*'co-mean-single'.* auto, recompute$"):
         attention(sums="partials")
     with pytest.raises(ValueError, match=r"dropout=0\.1 is not supported by variant 'co-mean-single'"):
         attention(dropout=0.1)
@@ -208,13 +208,13 @@ def test_a_module_by_its_import_path():
         ({"kernel": "full", "rows": "all"}, ValueError, "kernel='full' does not support rows='all'"),
         ({"kernel": "fixed"}, ValueError, "kernel='fixed' does not support rows='newest' with landmarks='none'"),
         ({"roles": ("full", "full")}, ValueError, "must be the names of the first, middle and last block"),
-        ({"roles": ("full", "own", "co-mean-single")}, ValueError, "roles.middle='own' is not known; register it first"),
+        ({"roles": ("full", "own", "co-mean-single")}, ValueError, "roles.middle='own' is not known"),
         (
             {"roles": ("co-full-single", "full", "co-mean-single")},
             ValueError,
             "roles.first='co-full-single' must be a variant that returns all rows",
         ),
-        ({"roles": ("full", "full", "nystrom")}, ValueError, "roles.last='nystrom' must be a variant that returns only its newest row"),
+        ({"roles": ("full", "full", "nystrom")}, ValueError, "must be a variant that returns only its newest row"),
         ({"fixed_form": "own"}, ValueError, "fixed_form='own' is not known"),
         ({"fixed_form": "co-fixed-retro"}, ValueError, "must have fixed landmarks and rows='newest'"),
         ({"ops": SimpleNamespace(forward=forward, step=step)}, ValueError, "'co-mean-single' has no init_state, steps"),

@@ -105,8 +105,8 @@ class EncoderConfig:
             for cfg in configs:
                 if not cfg.single:
                     raise ValueError(
-                        f"variant {cfg.variant!r} cannot be used in stack='deep', whose blocks return only their newest "
-                        f"row; use a variant that does, such as those that end in -single, or stack='paper'"
+                        f"variant {cfg.variant!r} cannot be used in stack='deep', where blocks return only their "
+                        f"newest row; use a variant that does, such as those that end in -single, or stack='paper'"
                     )
         else:
             self.blocks  # noqa: B018  raises for a variant without roles
@@ -237,8 +237,8 @@ def in_role(cfg: AttentionConfig, role: int, alone: bool) -> AttentionConfig:
         return cfg
     if roles is None:
         raise ValueError(
-            f"variant {cfg.variant!r} cannot be used in a stack='paper' of several blocks: its record has no roles (the "
-            f"variants of the first, middle and last block); "
+            f"variant {cfg.variant!r} cannot be used in a stack='paper' of several blocks: its record has no roles "
+            f"(the variants of the first, middle and last block); "
             + ("use stack='deep', or " if cfg.single else "")
             + "register it with roles="
         )

@@ -97,8 +97,8 @@ class Variant:
             self.rows != "newest" or LANDMARKS_OF_KERNEL.get(self.kernel) != self.landmarks
         ):
             raise ValueError(
-                f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}; kernels "
-                f"need rows='newest', and landmarks='none' ('full'), 'stream' ('continual') or 'fixed' ('fixed')"
+                f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}; "
+                f"kernels need rows='newest', and landmarks='none' ('full'), 'stream' ('continual') or 'fixed' ('fixed')"
             )
         derived = {
             "family": self.family or self.name,
@@ -162,7 +162,7 @@ class Variant:
 
 
 def load(argument: str, value: Any) -> Any:
-    """Import the object that a path ("package.module" or "package.module:name") names; return other values unchanged."""
+    """Import the object at a path ("package.module" or "package.module:name"); return any other value unchanged."""
     if not isinstance(value, str):
         return value
     module, _, name = value.partition(":")

@@ -54,7 +54,7 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
         149
     """
     if variant is not None and fields:
-        raise TypeError(f"variant is already a record, so {', '.join(fields)} cannot be given too; pass one or the other")
+        raise TypeError(f"variant is already a record, so {', '.join(fields)} cannot be given too; pass only one")
     record = Variant(**fields) if variant is None else variant
     if not isinstance(record, Variant):
         raise TypeError(f"variant is a {type(record).__name__}, but must be a nystream.Variant")
