@@ -182,7 +182,7 @@ def test_dropout_of_attention_weights_is_said_not_inherited():
     encoder = from_torch(original, "full", window=5)
     assert (encoder.config.dropout, encoder.config.blocks[0].dropout) == (0.2, 0.0)
     assert from_torch(original, "full", window=5, attention_dropout=0.2).config.blocks[0].dropout == 0.2
-    with pytest.raises(ValueError, match="cannot be honoured by 'nystrom'"):
+    with pytest.raises(ValueError, match="is not supported by variant 'nystrom'"):
         from_torch(original, "nystrom", window=5, landmarks=2, attention_dropout=0.2)
 
 

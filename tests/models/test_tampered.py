@@ -142,9 +142,9 @@ WEIGHTS = {
     "many extra": (lambda t: t.update({f"other{i}": torch.zeros(1) for i in range(1000)}), "and 995 more"),
     "shape": (
         lambda t: t.update({"head.bias": torch.zeros(4)}),
-        "is [4] there, but the config needs [3] (output_dim)",
+        "is [4], but the config needs [3] (output_dim)",
     ),
-    "scalar": (lambda t: t.update({"head.bias": torch.zeros(())}), "head.bias is [] there"),
+    "scalar": (lambda t: t.update({"head.bias": torch.zeros(())}), "head.bias is [], but"),
     "an extra block": (lambda t: t.update({"encoder.blocks.99999.x": torch.zeros(1)}), "encoder.blocks.99999."),
     "int64": (cast("input_proj.weight", torch.int64), "input_proj.weight is I64"),
     "int8": (cast(BLOCK + "linear1.weight", torch.int8), "linear1.weight is I8"),
@@ -305,5 +305,5 @@ def test_a_model_with_more_than_ours_comes_back(build, tmp_path):
     model = Larger(build("full").config)
     model.save_pretrained(tmp_path)
     assert torch.equal(Larger.from_pretrained(tmp_path).more.weight, model.more.weight)
-    with pytest.raises(ValueError, match=r"it has more\.bias, more\.weight, which the config has no place for"):
+    with pytest.raises(ValueError, match=r"it has more\.bias, more\.weight, which a model with this config lacks"):
         ns.StreamModel.from_pretrained(tmp_path)

@@ -128,7 +128,7 @@ def test_what_it_cannot_be_is_said(mean):
         attention(sums="partials")
     with pytest.raises(ValueError, match=r"dropout=0\.1 is not supported by variant 'co-mean-single'"):
         attention(dropout=0.1)
-    with pytest.raises(ValueError, match="attn_mask= cannot be honoured by 'co-mean-single'"):
+    with pytest.raises(ValueError, match="attn_mask= is not supported by variant 'co-mean-single'"):
         ns.MultiheadAttention(attention())(torch.zeros(1, 3, 4), attn_mask=torch.ones(3, 3, dtype=torch.bool))
     with pytest.raises(ValueError, match="'co-mean-single' is none that the package knows"):
         ns.compat.to_continual(ns.StreamEncoder(ns.EncoderConfig(attention=attention())))

@@ -97,8 +97,8 @@ class Variant:
             self.rows != "newest" or LANDMARKS_OF_KERNEL.get(self.kernel) != self.landmarks
         ):
             raise ValueError(
-                f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}; "
-                f"kernels need rows='newest', and landmarks='none' ('full'), 'stream' ('continual') or 'fixed' ('fixed')"
+                f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}: "
+                f"kernels need rows='newest'; 'full' has no landmarks, 'continual' needs 'stream', 'fixed' needs 'fixed'"
             )
         derived = {
             "family": self.family or self.name,
