@@ -146,8 +146,8 @@ def test_what_it_cannot_be_is_said(mean):
     ],
 )
 def test_costs_that_are_not_declared(mean, count, missing):
-    said = rf"'co-mean-single' does not declare its {missing}; register it with costs=nystream\.costs\.CostModel\("
-    with pytest.raises(ValueError, match=rf"{said}{missing}=\.\.\.\)"):
+    message = rf"'co-mean-single' has no formula for {missing}; register it with costs=nystream\.costs\.CostModel\("
+    with pytest.raises(ValueError, match=rf"{message}{missing}=\.\.\.\)"):
         count()
 
 

@@ -98,7 +98,7 @@ class Variant:
         ):
             raise ValueError(
                 f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}: "
-                f"kernels need rows='newest'; 'full' has no landmarks, 'continual' needs 'stream', 'fixed' needs 'fixed'"
+                f"kernels need rows='newest', and 'full' landmarks='none', 'continual' 'stream', 'fixed' 'fixed'"
             )
         derived = {
             "family": self.family or self.name,
