@@ -130,7 +130,7 @@ def test_what_it_cannot_be_is_said(mean):
         attention(dropout=0.1)
     with pytest.raises(ValueError, match="attn_mask= is not supported by variant 'co-mean-single'"):
         ns.MultiheadAttention(attention())(torch.zeros(1, 3, 4), attn_mask=torch.ones(3, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match="'co-mean-single' is none that the package knows"):
+    with pytest.raises(ValueError, match="'co-mean-single' has no counterpart in continual-inference"):
         ns.compat.to_continual(ns.StreamEncoder(ns.EncoderConfig(attention=attention())))
     with pytest.raises(ValueError, match="'co-mean-single', but phase one trains continual landmarks"):
         ns.train_two_phase(model(), None, task=ns.train.Forecasting())
