@@ -130,7 +130,7 @@ REFUSED = {
     "landmarks": (
         lambda build: build("encoder"),
         ValueError,
-        "'co-fixed-retro' has no counterpart in continual-inference",
+        "'co-fixed-retro' has no counterpart",
     ),
     "pre-norm": (
         lambda build: from_torch(nn.TransformerEncoderLayer(8, 2, norm_first=True), window=4),

@@ -166,9 +166,7 @@ def test_activations_of_another_class_are_refused():
     with pytest.raises(ValueError, match=r"layers\[1\]\.activation is OwnGelu"):
         from_torch(theirs, window=4)
     ours.blocks[1].activation = torch.tanh
-    with pytest.raises(
-        ValueError, match=r"encoder\.blocks\[1\]\.activation is not 'gelu', the activation in the config"
-    ):
+    with pytest.raises(ValueError, match=r"encoder\.blocks\[1\]\.activation is not 'gelu'"):
         to_continual(ours)
 
 
