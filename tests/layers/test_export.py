@@ -1,6 +1,6 @@
 """A step can be exported as one graph over x and the tensors of the state, and the graph equals the eager step.
 
-The phase of each row is part of its state, so the same graph must work during warm-up, when landmarks are updated, and
+The phase of each row is part of its state, so the same graph must work during warm-up, when landmarks are renewed, and
 for rows at different phases. torch.export rejects a Python branch on a tensor's value.
 
 `tests/models/test_compile.py` compiles `step` and `steps` of whole models.
@@ -11,7 +11,7 @@ import torch
 
 from nystream import state as states
 
-# Every form of the window, and both sizes of an update with each variant.
+# Every form of the window, and one token or several per step.
 FORMS = [
     ("co-full-single", "recompute", 1),
     ("co-full-single", "recompute", 3),
@@ -71,7 +71,7 @@ def test_the_traced_step_is_the_eager_step(build, variant, sums, r):
     exported = traced(attn, randn(2, *shape), attn.init_state(2))
     called = targets(exported.graph_module)
     assert not [name for name in called if name.startswith(READS_VALUES)]
-    assert ("cond" in called) == (variant == "co-cont-single")  # so that an update costs only when there is one
+    assert ("cond" in called) == (variant == "co-cont-single")  # so that a renewal costs only when there is one
     module = exported.module()
     for phases in ([0], [0, groups // 2, groups - 1, groups, groups + 1]):
         state = at_phases(attn, phases)

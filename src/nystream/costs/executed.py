@@ -68,7 +68,7 @@ def executed(
         pinv_iters: The number of Newton–Schulz iterations. The other inverses are not counted.
 
     Returns:
-        The multiply-adds per step. For continual landmarks, which are updated in m of n steps, this is the mean.
+        The multiply-adds per step. For continual landmarks, which are renewed in m of n steps, this is the mean.
 
     Example:
         >>> import nystream as ns

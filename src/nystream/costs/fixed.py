@@ -26,7 +26,7 @@ def newest_row_executed(s: Sizes) -> int:
 
 
 def step_executed(s: Sizes, rows: int) -> Executed:
-    """A step that updates no landmark and returns `rows` rows."""
+    """A step that renews no landmark and returns `rows` rows."""
     window = 2 * s.m * (s.d + s.heads) if s.form != "recompute" else s.n * s.d * s.m
     # Three combines of two triples and one of four, with one multiplication for every number that goes in.
     combines = 10 * s.m * (s.d + s.heads) if s.form == "partials" else 0

@@ -17,13 +17,13 @@ def flops(
         nystrom-fixed     4ndm + nm² + 2nm + n + m
         co-fixed-single   7dm + m² + 6m
         co-fixed-retro    ndm + 6dm + m² + 6m
-        co-cont-single    a step that updates a landmark:
+        co-cont-single    a step that renews a landmark:
                           ndm + 3nd + n + 9dm + 2d + 24m³ + 22m² + 13m
-        co-cont-retro     a step that updates a landmark:
+        co-cont-retro     a step that renews a landmark:
                           ndm + 8nd + nm² + nm + 11n + 15dm + 2d + 24m³ + 22m² + 22m
 
-    Continual landmarks are updated in m of n steps, and the other steps cost as much as with fixed landmarks. The mean
-    is (m/n) · updating + (1 − m/n) · fixed.
+    Continual landmarks are renewed in m of n steps, and the other steps cost as much as with fixed landmarks. The mean
+    is (m/n) · renewing + (1 − m/n) · fixed.
 
     Args:
         variant: The variant. In a stack of several blocks, either variant of a continual family stands for the family:
@@ -35,7 +35,7 @@ def flops(
         layers: The number of blocks.
         heads: The number of heads, a factor of the whole formula.
         corrected: Correct the paper's count in four places. Normalizing the output row of co-full-single costs d, not
-            nd. The output row of co-cont-single costs dm, not ndm, when a landmark is updated. φ(Δ) is counted once,
+            nd. The output row of co-cont-single costs dm, not ndm, when a landmark is renewed. φ(Δ) is counted once,
             not twice, in co-cont-retro. The last block of a stack reads n rows that have all changed, so it is not
             continual: it attends from its newest row over n new rows, in the cheapest order of the products (for what
             the library does, see `executed`).

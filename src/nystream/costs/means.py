@@ -1,6 +1,6 @@
 """Costs of the variants whose landmarks are segment means.
 
-Continual landmarks are updated in m of n steps; the other steps cost as much as with fixed landmarks.
+Continual landmarks are renewed in m of n steps; the other steps cost as much as with fixed landmarks.
 """
 
 import nystream.costs.fixed as fixed
@@ -40,7 +40,7 @@ def _mix(updated: Operations, non_updated: Operations) -> Operations:
 
 
 def _executed(s: Sizes, rows: int, extra: int) -> Executed:
-    """The mean over n steps. An update costs nd, Γ, the new sums and `extra`, and happens in m of them."""
+    """The mean over n steps. A renewal costs nd, Γ, the new sums and `extra`, and happens in m of them."""
     new_sums = 0
     if s.form == "subtract":
         new_sums = s.n * (s.d + s.heads)

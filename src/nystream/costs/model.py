@@ -118,8 +118,8 @@ def formula(variant: str, *names: str) -> Any:
 def growth(variant: str, *, corrected: bool = False) -> Growth:
     """Return the orders of growth in the paper's table, or the corrected ones.
 
-    For continual landmarks the paper gives the operations of a step that updates a landmark. The corrected order is
-    that of the mean over all steps, of which m in n update one. The corrected memory includes what has to be stored
+    For continual landmarks the paper gives the operations of a step that renews a landmark. The corrected order is
+    that of the mean over all steps, of which m in n renew one. The corrected memory includes what has to be stored
     until it leaves the window. As m <= n, nd covers dm and nm covers m².
     """
     result: Growth = formula(variant, *(("corrected_growth",) if corrected else ()), "growth")

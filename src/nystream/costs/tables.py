@@ -82,7 +82,7 @@ PRINTED: Mapping[str, Mapping[tuple[str, int], tuple[str, str]]] = {
 }
 
 ROUNDED = "the quotient of two rounded cells"
-RETRO_ALONE = "as if (m/n)(retro - nm²) + (1 - m/n)(both), a guess: no update in the single block"
+RETRO_ALONE = "as if (m/n)(retro - nm²) + (1 - m/n)(both), a guess: no renewal in the single block"
 
 # (table, variant, layers, column) -> where the printed number seems to come from.
 WHY: Mapping[tuple[str, str, int, str], str] = {

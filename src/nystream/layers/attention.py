@@ -42,7 +42,7 @@ class MultiheadAttention(nn.Module):
     """Multi-head attention of any variant, over windows and over streams.
 
     `forward` processes whole windows, `step` one token of a stream, `steps` a long sequence in parallel. All three give
-    the same outputs; with continual landmarks, `forward` does so when a landmark has just been updated.
+    the same outputs; with continual landmarks, `forward` does so when a landmark has just been renewed.
 
     Example:
         >>> import torch, nystream as ns
@@ -138,7 +138,7 @@ class MultiheadAttention(nn.Module):
     def step(
         self, x: Tensor, state: Any, key: Tensor | None = None, value: Tensor | None = None, *, inplace: bool = False
     ) -> tuple[Tensor, Any]:
-        """Process one token of a stream, or the r tokens of one update.
+        """Process one token of a stream, or r tokens that arrive together.
 
         Args:
             x: [B, E] or [B, r, E].
@@ -205,7 +205,7 @@ class MultiheadAttention(nn.Module):
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
     def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
-        """Return all n rows after each of the G = T / r updates of a sequence, [B G, n, E], if the variant has them.
+        """Return all n rows after each of the G = T / r steps of a sequence, [B G, n, E], if the variant has them.
 
         `x` [B, n + T, E] is the sequence with the n tokens before it in front, `state` the state before the sequence.
         """

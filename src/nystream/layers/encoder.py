@@ -132,7 +132,7 @@ class StreamEncoder(nn.Module):
         return WindowState(inputs, first)
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
-        """Process one token of a stream, or the r tokens of one update.
+        """Process one token of a stream, or r tokens that arrive together.
 
         Args:
             x: [B, E] or [B, r, E].

@@ -121,7 +121,7 @@ class StreamModel(
         return self.encoder.init_state(batch_size)
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
-        """Process one token of a stream, or the r tokens of one update.
+        """Process one token of a stream, or r tokens that arrive together.
 
         Args:
             x: [B, input_dim] or [B, r, input_dim].

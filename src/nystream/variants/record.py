@@ -42,7 +42,7 @@ class Variant:
         ops: A module, or any object, with the functions `forward`, `init_state`, `step` and `steps`, as in
             `nystream.ops.attention`.
         rows: The rows it returns: the "newest", or "all" rows of the window.
-        landmarks: "none", "window" (segment means, recomputed for every window), "stream" (segment means, updated as
+        landmarks: "none", "window" (segment means, recomputed for every window), "stream" (segment means, renewed as
             the stream advances) or "fixed".
         family: The name of a model built from such blocks. Default: the name of the variant.
         sums: The supported implementations of the sliding window; "recompute" must be one of them. "auto" selects the
@@ -53,7 +53,7 @@ class Variant:
         fixed_form: The variant it becomes when its landmarks are fixed.
         kernel: The kernel that runs it in a compiled pool: "full", "continual" or "fixed". None: no kernel.
         receptive_field: A function (window, landmarks) -> number of tokens an output can depend on. Default: the
-            window, plus, for landmarks updated along the stream, the tokens that only the oldest landmark still covers.
+            window, plus, for landmarks renewed along the stream, the tokens that only the oldest landmark still covers.
         symbol: The name used in the paper.
         reference: The float64 reference that the contract suite compares with: a function (cfg, q, k, v, t, q_tilde,
             k_tilde) -> the output at time t of a stream [..., T, D], like `nystream.ops.attention.reference.attend`.

@@ -41,7 +41,7 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
 
     Args:
         variant: The record to register. Alternatively:
-        **fields: The fields of a new `nystream.Variant`.
+        fields: The fields of a new `nystream.Variant`.
 
     Returns:
         The record.
