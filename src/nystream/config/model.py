@@ -17,7 +17,7 @@ Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
 STACKS: tuple[str, ...] = ("paper", "deep")
-MAX_POSITION_VALUES = 2**26  # entries of a sinusoidal table, which is computed on creation, whatever size was typed
+MAX_POSITION_VALUES = 2**26  # entries of a sinusoidal table
 MAX_LAYERS = 10_000  # blocks are Python objects, so a typing error should not create them until memory runs out
 
 

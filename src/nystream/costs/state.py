@@ -71,8 +71,8 @@ def state_bytes(
     if positive_integer("layers", layers) > 1:
         require_stack(variant, stack)
         first = variant if stack == "deep" else roles_of(variant).first
-        sizes = {"update_size": update_size, "token_bytes": token_bytes, "sum_bytes": sum_bytes}
-        block = state_bytes(first, n, d, m, heads, form=form, **sizes)
+        numbers = {"token_bytes": token_bytes, "sum_bytes": sum_bytes}
+        block = state_bytes(first, n, d, m, heads, update_size=update_size, form=form, **numbers)
         return layers * block if stack == "deep" else block + n * d * token_bytes
     n, d, landmarks = check_arguments(variant, n, d, m)
     check_form(form)

@@ -132,15 +132,9 @@ class StreamEncoder(nn.Module):
         return WindowState(inputs, first)
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
-        """Process one token of a stream, or r tokens that arrive together.
+        """Process one token x [B, E] of a stream, or r tokens [B, r, E] that arrive together.
 
-        Args:
-            x: [B, E] or [B, r, E].
-            state: The result of `init_state`, `step` or `steps`. It is not modified unless `inplace` is set.
-            inplace: Overwrite `state` and record no autograd graph. Continue with the returned state.
-
-        Returns:
-            The newest rows, with the shape of `x`, or [B, n, E] for plain variants; and the new state.
+        Arguments and results are those of `MultiheadAttention.step`.
         """
         checks.group(x, self.config.blocks[0])
         checks.dtype(x, self.blocks[0].linear1.weight)
@@ -161,17 +155,9 @@ class StreamEncoder(nn.Module):
     def steps(
         self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None
     ) -> tuple[Tensor, Any]:
-        """Process T tokens of a stream in parallel, with the outputs of `step` in a loop.
+        """Process T tokens x [B, T, E] of a stream in parallel, with the outputs of `step` in a loop.
 
-        Args:
-            x: [B, T, E], T a multiple of `update_size`.
-            state: The result of `init_state`, `step` or `steps`. It is not modified.
-            lengths: [B], the number of tokens in each row, at its start. Outputs beyond them are zero.
-            reset: bool [B, T], True where a token starts a new stream.
-
-        Returns:
-            The newest row of every token, [B, T, E], or, for plain variants, the n rows after the last token; and the
-            new state.
+        Arguments and results are those of `MultiheadAttention.steps`.
         """
         if self.config.single:
             return self.newest(x, state, lengths=lengths, reset=reset)

@@ -211,7 +211,8 @@ def check_lengths_and_resets(case: Case) -> None:
 def _same_state(case: Case, state: Any, other: Any, promise: str) -> None:
     """Both states give the same outputs from here on. They are run as rows of one batch, to save time."""
     outputs, _ = case.stream(torch.cat([case.x, case.x]), states.stack([state, other]))
-    case.same(*outputs.chunk(2), promise)
+    first, second = outputs.chunk(2)
+    case.same(first, second, promise)
 
 
 def _check_resets(case: Case, state: Any) -> None:
