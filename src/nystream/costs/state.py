@@ -46,11 +46,8 @@ def state_bytes(
     count takes 8 bytes.
 
     Args:
-        variant: The variant, or, for several blocks, any variant of a family.
-        n: The window.
+        variant, n, m, heads: As in `flops`.
         d: The total width of all heads.
-        m: The number of landmarks.
-        heads: The number of heads.
         update_size: The number of tokens r that arrive together.
         form: How the sums over the window are computed, as in `AttentionConfig.form`.
         token_bytes, sum_bytes: The bytes of one number.
