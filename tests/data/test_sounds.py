@@ -74,5 +74,5 @@ def test_a_folder(tmp_path):
     }
     with pytest.raises(ValueError, match="seconds=0 must be greater than 0"):
         read_sounds(tmp_path, 0)
-    with pytest.raises(ValueError, match=r"no file that can be used; high/0\.wav: class 'high' is not one of x"):
+    with pytest.raises(ValueError, match=r"no usable file; high/0\.wav: class 'high' is not one of x"):
         read_sounds(tmp_path, 1.0, ("x",), show=False)

@@ -4,7 +4,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nystream.data import clock
 from nystream.data import table as tables
 from nystream.data.table import read_table
 
@@ -70,10 +69,10 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_times_are_read_in_blocks(monkeypatch, write_csv, hours):
-    monkeypatch.setattr(tables, "MANY", 7)
+    monkeypatch.setattr(tables, "PROGRESS_ROWS", 7)
     stamps = hours(20)
     table = read_table(write_csv({"t": [*stamps[:9], None, *stamps[9:]], "a": range(21)}), show=False)
-    found = table.times("t", clock.ISO)
+    found = table.times("t", "iso")
     assert found[[0, 20]].astype(str).tolist() == ["2024-01-01T00:00:00.000000", "2024-01-01T19:00:00.000000"]
     assert np.flatnonzero(np.isnat(found)).tolist() == [9]
     with pytest.raises(ValueError, match=r"data.csv, line 2: 't' is '2024-01-01 00:00:00', which is not a time"):

@@ -7,14 +7,14 @@ import pytest
 
 import nystream as ns
 from nystream.data.reader import Token
-from nystream.live.answers import Answer, Interpreter, clock, plain, sigmoid, softmax
+from nystream.live.answers import Answer, Interpreter, iso_time, json_numbers, sigmoid, softmax
 
 
 def test_numbers_are_as_short_as_their_dtype_allows():
-    assert plain(np.array([0.1, np.nan, 1e30], np.float32)) == [0.1, None, 1e30]
+    assert json_numbers(np.array([0.1, np.nan, 1e30], np.float32)) == [0.1, None, 1e30]
     third = np.float32(1) / np.float32(3)
-    assert np.float32(plain(np.array([third]))[0]) == third
-    assert plain(np.array([123456789.123456, np.inf])) == [123456789.123456, None]
+    assert np.float32(json_numbers(np.array([third]))[0]) == third
+    assert json_numbers(np.array([123456789.123456, np.inf])) == [123456789.123456, None]
 
 
 def test_what_is_not_finite_is_null():
@@ -54,9 +54,9 @@ def test_classes(several):
 
 
 def test_times():
-    assert clock(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
-    assert clock(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
-    assert clock(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
+    assert iso_time(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
+    assert iso_time(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
+    assert iso_time(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
 
 
 def test_units():

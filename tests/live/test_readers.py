@@ -182,7 +182,7 @@ def test_stopped_at_any_row_it_goes_on_to_the_bit(capsys, table, tmp_path, form)
     [
         (
             "2024-01-05 00:00,5,clear\n2024-01-05 01:00,5,clear\n",
-            "'2024-01-05 00:00', '5', 'clear' are no names of the model's columns",
+            "'2024-01-05 00:00', '5', 'clear' is a column of the model",
         ),
         ("1,2,3\n4,5,6\n", "standard input: records are 3 numbers without names, but the model needs 'when', 'load'"),
         ("when,load,x\n2024-01-05,5,clear\n" + "2024-01-06,5,clear\n" * 9, "'sky' is missing from the columns"),
@@ -205,7 +205,7 @@ def test_numbers_that_nobody_can_hold_are_bad_lines(capsys, monkeypatch, table):
     assert [line.split(" skipped")[0] for line in err.splitlines()[:5]] == [
         f"nystream: line {n}" for n in (2, 4, 6, 8, 10)
     ]
-    assert "'load' is NaN, Inf or beyond float32" in err
+    assert "'load' is NaN, Inf or too large for float32" in err
 
 
 @pytest.mark.parametrize("options", [[], ["--gaps", "skip"]])
@@ -219,7 +219,7 @@ def test_a_wrong_time_does_not_silence_the_stream(capsys, monkeypatch, table, op
     assert len(lines) == (59 if options else 60)
     assert [line["record"] for line in lines if not line["gap"]] == [n + 2 for n in range(60) if n != 30]
     assert "line 32: " in err
-    assert err.endswith("nystream: 1 of 60 lines left out\n")
+    assert err.endswith("nystream: 1 of 60 lines dropped\n")
 
 
 def test_a_gap_longer_than_can_be_filled_does_not_stop_the_stream(capsys, monkeypatch, table):
@@ -227,9 +227,9 @@ def test_a_gap_longer_than_can_be_filled_does_not_stop_the_stream(capsys, monkey
     piped(monkeypatch, as_csv(rows))
     code, lines, err = told(capsys, table[0], "-")
     assert (code, len(lines)) == (0, 20)
-    assert "line 13: it bears out the one before" in err
-    assert "17,534 missing rows passed over" in err
-    assert "left out" not in err
+    assert "line 13: it confirms the row before it" in err
+    assert "17,534 missing rows skipped" in err
+    assert "dropped" not in err
 
 
 def test_what_was_done_in_training_is_done_again(capsys, monkeypatch, tmp_path):
@@ -312,7 +312,7 @@ def test_times_with_a_zone_stay_so(capsys, monkeypatch, tmp_path):
         ("2024-01-01T00:00:00Z", "2024-01-01T01:00:00Z"),
         ("2024-01-01T01:00:00Z", "2024-01-01T02:00:00Z"),
     ]
-    assert "line 3 skipped: 'when' is '2024-01-01T01:00:00', but times must name a zone" in err
+    assert "line 3 skipped: 'when' is '2024-01-01T01:00:00', but times must have a time zone" in err
 
 
 def test_features_by_place_by_name_and_in_folders(capsys, monkeypatch, tmp_path):

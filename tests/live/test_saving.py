@@ -62,9 +62,9 @@ def test_other_weights_configs_and_readers_are_refused(make_model, session):
     with pytest.raises(ValueError, match=r"another config: attention\.update_size is 1 there and 2 here$"):
         saving.restore(blob, Session(make_model(update_size=2)))
     for info, words in (
-        ({"reader": {"kind": "other"}}, "another reader$"),
-        ({"task": "detection", "labels": ("a", "b")}, "another task and labels$"),
-        ({"units": ("MW",)}, "another units$"),
+        ({"reader": {"kind": "other"}}, "a different reader$"),
+        ({"task": "detection", "labels": ("a", "b")}, "a different task and labels$"),
+        ({"units": ("MW",)}, "a different units$"),
     ):
         other = Session(make_model(**info), session.reader)
         with pytest.raises(ValueError, match=words):
@@ -112,7 +112,7 @@ def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch)
         saving.load(path, session)
     for blob in (b"time,load\n1,2\n", b"{}", b"\xff" * 20, save_tensors({}), session.snapshot()[0]):
         path.write_bytes(blob)
-        with pytest.raises(ValueError, match="is no saved session; it would be lost"):
+        with pytest.raises(ValueError, match="is not a saved session, so it is not overwritten"):
             saving.require_free(path, "-")
     source.symlink_to(path)
     with pytest.raises(ValueError, match="is the source itself"):
@@ -120,7 +120,7 @@ def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch)
 
 
 def test_files_that_are_no_sessions(session, tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no session to go on with"):
+    with pytest.raises(FileNotFoundError, match="there is no session to resume"):
         saving.load(tmp_path / "none", session)
     with pytest.raises(IsADirectoryError, match="is a folder"):
         saving.load(tmp_path, session)

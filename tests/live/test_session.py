@@ -8,7 +8,7 @@ import torch
 
 import nystream as ns
 from nystream.data.reader import RecordError, Token
-from nystream.data.vectors import VectorReader
+from nystream.data.vectors import LiveVectors
 from nystream.live.answers import softmax
 from nystream.live.session import Session, live_reader
 
@@ -101,12 +101,12 @@ def test_a_value_that_gets_past_the_reader_is_refused_with_all_the_record_brings
 
 def test_half_precision_holds_less(make_model):
     session = Session(make_model().half(), backend="torch")
-    with pytest.raises(RecordError, match="beyond float16"):
+    with pytest.raises(RecordError, match="too large for float16"):
         session.take([1e5, 0, 0])
     assert len(session.take([1, 0, 0])) == 1
 
 
-class Faulty(VectorReader):
+class Faulty(LiveVectors):
     """Remembers, then fails as no reader should; or gives tokens of a wrong width."""
 
     def read(self, record):
