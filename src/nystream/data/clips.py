@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nystream.data.problem import SHARES
 from nystream.data.reader import Reader
-from nystream.data.table import counted
+from nystream.data.table import counted, shortened
 from nystream.progress import track
 
 MAX_NOTED = 3  # unusable files that a note names
@@ -68,9 +68,8 @@ class Clips:
         summary = f"{size}; {len(self.classes)} classes, {per}"
         if not self.bad:
             return (summary,)
-        named = "; ".join(f"{bad.name}: {bad.reason}" for bad in self.bad[:MAX_NOTED])
-        more = f"; and {len(self.bad) - MAX_NOTED} more" if len(self.bad) > MAX_NOTED else ""
-        return summary, f"{counted(len(self.bad), 'file')} dropped: {named}{more}"
+        named = shortened([f"{bad.name}: {bad.reason}" for bad in self.bad], MAX_NOTED, "; ")
+        return summary, f"{counted(len(self.bad), 'file')} dropped: {named}"
 
 
 def read_files(

@@ -136,8 +136,7 @@ def forecast(
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
     if reader is None:
-        options = {"train": SHARES[0], "time_format": time_format, "decimal": decimal}
-        reader, notes = find_reader(table, targets, time, columns, categorical, **options)
+        reader, notes = find_reader(table, targets, time, columns, categorical, SHARES[0], time_format, decimal)
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
     rows = read_rows(reader, table, missing, gaps)

@@ -59,12 +59,15 @@ def take_row(
         given = values if kind == "row" else state.pending if kind == "pending" else (math.nan,) * len(last)
         if given is None:
             continue
-        last = complete = _filled(given, last)
-        if any(map(math.isnan, last)):
+        complete = given
+        if any(map(math.isnan, given)):
+            last = _filled(given, last)
             if any(math.isnan(last[place]) for place in reader.target_places):
                 unknown += 1  # there is nothing yet that a change could be added to
                 continue
             complete = _filled(last, reader.usual)
+        else:
+            last = given
         rows.append(Row(kind, time, given, complete, before or complete))
         before = complete
     pending = state.pending
@@ -77,6 +80,4 @@ def take_row(
 
 def _filled(values: Values, others: Values) -> Values:
     """The values, or the others where they are missing."""
-    if not any(map(math.isnan, values)):
-        return values
     return tuple(other if value != value else value for value, other in zip(values, others, strict=True))

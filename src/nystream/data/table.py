@@ -189,10 +189,16 @@ def is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
-def listed(names: Sequence[str], limit: int = 8) -> str:
-    """Return names for a message, at most `limit` of them."""
-    listing = ", ".join(repr(name) for name in names[:limit])
-    return listing if len(names) <= limit else f"{listing} and {len(names) - limit} more"
+def listed(names: Sequence[str]) -> str:
+    """Return quoted names for a message, the first ones if there are many."""
+    return shortened(list(map(repr, names)), 8)
+
+
+def shortened(parts: Sequence[str], limit: int, separator: str = ", ", count: int | None = None) -> str:
+    """Join the first parts and say how many more there are; `count` is their number, if not all are given."""
+    more = (len(parts) if count is None else count) - limit
+    end = f"{separator if separator == '; ' else ' '}and {more} more" if more > 0 else ""
+    return separator.join(parts[:limit]) + end
 
 
 def counted(count: int, what: str) -> str:

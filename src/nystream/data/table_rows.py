@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 from nystream.data.live_table import ZONED
 from nystream.data.reader import MISSING_HINT, Policy, empty_text
 from nystream.data.row_stream import Row, initial_state, place_row, take_row
-from nystream.data.table import NAT, Table, counted, is_empty, listed
+from nystream.data.table import NAT, Table, counted, is_empty, listed, shortened
 from nystream.data.table_reader import Column, TableReader
 from nystream.data.timestamps.timeline import GAPS_HINT
 
 MAX_PLACES = 3  # that an error names
+NOTES = {  # what is counted -> its noun, and what happened
+    "incomplete": ("row", "with missing fields dropped"),
+    "filled": ("missing row", "filled"),
+    "skipped": ("missing row", "skipped"),
+    "early": ("row", "dropped: measured before the next one was due"),
+    "unconfirmed": ("row", "dropped: far from the others in time"),
+}
 
 
 class Rows(NamedTuple):
@@ -30,20 +37,14 @@ class Rows(NamedTuple):
     notes: tuple[str, ...]  # what was filled, skipped or dropped
 
 
-@dataclass
-class Tally:
-    """What happened to the rows of a table."""
+class Placed(NamedTuple):
+    """The complete rows of a table, and what happened to the others."""
 
-    accepted: list[int] = field(default_factory=list)  # rows that were taken in
-    rejected: list[str] = field(default_factory=list)  # places whose time is wrong, and why
-    incomplete: list[int] = field(default_factory=list)  # rows that lack fields, if that is an error
-    filled: int = 0  # missing rows that were filled in
-    skipped: int = 0  # missing rows that were not
-    dropped: int = 0  # rows with missing fields
-    early: int = 0  # rows before the next one was due
-    unconfirmed: int = 0  # rows whose time no other row confirms
-    unknown: int = 0  # rows before every target had a value
-    jumps: list[str] = field(default_factory=list)
+    rows: list[Row]
+    accepted: list[int]  # numbers of the rows that were taken in
+    incomplete: list[int]  # numbers of the rows that lack fields, if that is an error
+    jumps: list[str]  # of time
+    counts: Counter[str]
 
 
 def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None) -> Rows:
@@ -53,35 +54,32 @@ def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, 
     """
     missing, gaps = reader.policies(missing, gaps)
     columns = [_values(table, column, reader.decimal) for column in reader.columns]
-    times = None
+    lacking, times = np.isnan(np.column_stack(columns)), None  # [N, columns]
+    untimed = np.zeros(len(table), bool)
     if reader.time is not None:
         times = table.times(reader.time, reader.form)
+        untimed = np.isnat(times)
         if reader.zoned is not None and table.zoned(reader.time, reader.form) is not reader.zoned:
             raise ValueError(f"{table.name}: {ZONED[reader.zoned]}, as in training")
-    lacking = np.isnan(np.column_stack(columns))  # [N, columns]
-    untimed = np.zeros(len(table), bool) if times is None else np.isnat(times)
-    rows, tally = _take_rows(reader, table, columns, times, lacking.any(1) | untimed, missing, gaps)
-    if tally.rejected:
-        raise ValueError(f"{table.name} is not regular in time, {_first(tally.rejected)}; {GAPS_HINT}")
-    if tally.incomplete:
-        places = [_incomplete(reader, table, row, lacking[row], untimed[row]) for row in tally.incomplete[:MAX_PLACES]]
-        raise ValueError(f"{table.name} has missing fields, {_first(places, len(tally.incomplete))}; {MISSING_HINT}")
-    if missing == "skip":
-        fields = {}
-    else:
-        counts = lacking[tally.accepted].sum(0)
-        fields = {name: int(count) for name, count in zip(reader.column_names, counts, strict=True) if count}
-        if reader.time is not None and (count := int(untimed[tally.accepted].sum())):
-            fields[reader.time] = count
+    placed = _place(reader, table, columns, times, lacking.any(1) | untimed, missing, gaps)
+    if placed.incomplete:
+        places = [_incomplete(reader, table, row, lacking[row], untimed[row]) for row in placed.incomplete[:MAX_PLACES]]
+        first = shortened(places, MAX_PLACES, "; ", len(placed.incomplete))
+        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}")
+    fields = Counter[str]()
+    if missing == "fill":
+        fields.update(dict(zip(reader.column_names, lacking[placed.accepted].sum(0).tolist(), strict=True)))
+        fields[reader.time or ""] += int(untimed[placed.accepted].sum())
     targets, width = reader.target_places, len(reader.columns)
-    values = np.fromiter(chain.from_iterable(row.values for row in rows), float).reshape(-1, width)
-    given = np.fromiter((row.given[place] for row in rows for place in targets), float).reshape(-1, len(targets))
-    stamps = None if times is None else np.array([row.time for row in rows], np.int64).view("datetime64[us]")
+    values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
+    given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
+    stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
     x = reader.encode(values, np.concatenate([values[:1], values[:-1]]), stamps)
-    return Rows(x, stamps, values[:, targets], ~np.isnan(given), _notes(reader, tally, fields))
+    known = ~np.isnan(given).reshape(-1, len(targets))
+    return Rows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
 
 
-def _take_rows(
+def _place(
     reader: TableReader,
     table: Table,
     columns: Sequence[NDArray[np.float64]],
@@ -89,14 +87,16 @@ def _take_rows(
     incomplete: NDArray[np.bool_],
     missing: Policy,
     gaps: Policy,
-) -> tuple[list[Row], Tally]:
-    state, complete, tally = initial_state(reader), list[Row](), Tally()
-    all_values = list(zip(*(column.tolist() for column in columns), strict=True))
-    all_times = None if times is None else times.astype(np.int64).tolist()
-    lacks, pending = incomplete.tolist(), -1  # the row that is held back
+) -> Placed:
+    """Take in row after row, as a live reader does."""
+    placed, rejected, state = Placed([], [], [], [], Counter()), list[str](), initial_state(reader)
+    counts, pending = placed.counts, -1  # the number of the row that is held back
+    values = list(zip(*(column.tolist() for column in columns), strict=True))
+    microseconds = None if times is None else times.astype(np.int64).tolist()
+    lacks = incomplete.tolist()
     with table.each_row("placing rows") as numbers:
         for row in numbers:
-            time = None if all_times is None else all_times[row]
+            time = None if microseconds is None else microseconds[row]
             if time == NAT:
                 last = state.span.last
                 if last is None and missing != "skip":
@@ -105,34 +105,36 @@ def _take_rows(
                 time = None if last is None else reader.spacing.after(last, 1)
             verdict = place_row(reader, gaps, state, time)
             if verdict.error:
-                tally.rejected.append(f"{table.line(row)}: {verdict.error}")
+                rejected.append(f"{table.line(row)}: {verdict.error}")
                 state = state._replace(span=verdict.span)
                 continue
             if lacks[row] and missing == "fail" and (verdict.rows or verdict.held_back):
-                tally.incomplete.append(row)
-            usable = None if lacks[row] and missing == "skip" else all_values[row]
+                placed.incomplete.append(row)
+            usable = None if lacks[row] and missing == "skip" else values[row]
             rows, unknown, state = take_row(reader, state, verdict, usable)
-            complete += rows
-            tally.unknown += unknown
-            tally.dropped += len(verdict.rows) - len(rows) - unknown
-            tally.skipped += verdict.skipped
+            placed.rows.extend(rows)
+            counts["unknown"] += unknown
+            counts["incomplete"] += len(verdict.rows) - len(rows) - unknown
+            counts["skipped"] += verdict.skipped
             for kind, _ in verdict.rows:
                 if kind == "gap":
-                    tally.filled += 1
+                    counts["filled"] += 1
                 else:
-                    tally.accepted.append(row if kind == "row" else pending)
+                    placed.accepted.append(row if kind == "row" else pending)
             if pending >= 0 and (verdict.rows or verdict.held_back):
                 if verdict.rows and verdict.note:
-                    tally.jumps.append(verdict.note)
+                    placed.jumps.append(verdict.note)
                 else:
-                    tally.unconfirmed += 1
+                    counts["unconfirmed"] += 1
                 pending = -1
             if verdict.held_back:
                 pending = row
             elif not verdict.rows and time is not None:
-                tally.early += 1
-    tally.unconfirmed += pending >= 0
-    return complete, tally
+                counts["early"] += 1
+    counts["unconfirmed"] += pending >= 0
+    if rejected:
+        raise ValueError(f"{table.name} is not regular in time, {shortened(rejected, MAX_PLACES, '; ')}; {GAPS_HINT}")
+    return placed
 
 
 def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
@@ -157,24 +159,14 @@ def _incomplete(reader: TableReader, table: Table, row: int, lacking: NDArray[np
     return f"{table.line(row)}: {name!r} is {empty_text(field) if is_empty(field) else f'{field!r}, a new category'}"
 
 
-def _first(places: Sequence[str], count: int | None = None) -> str:
-    more = (len(places) if count is None else count) - MAX_PLACES
-    return "; ".join(places[:MAX_PLACES]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _notes(reader: TableReader, tally: Tally, fields: dict[str, int]) -> tuple[str, ...]:
-    """What was filled, skipped or dropped. `fields` counts the missing fields that were filled, by column."""
-    notes = [
-        (sum(fields.values()), "missing field", f" filled, in {listed(list(fields))}"),
-        (tally.dropped, "row", " with missing fields dropped"),
-        (tally.filled, "missing row", " filled"),
-        (tally.skipped, "missing row", " skipped"),
-        (tally.early, "row", " dropped: measured before the next one was due"),
-        (tally.unconfirmed, "row", " dropped: far from the others in time"),
+def _notes(reader: TableReader, placed: Placed, fields: Counter[str]) -> tuple[str, ...]:
+    """What was filled, skipped or dropped; `fields` counts the fields that were filled in each column."""
+    notes = [f"{counted(fields.total(), 'missing field')} filled, in {listed(list(fields))}"] if fields else []
+    notes += [
+        f"{counted(placed.counts[name], what)} {fate}" for name, (what, fate) in NOTES.items() if placed.counts[name]
     ]
-    found = [counted(count, what) + text for count, what, text in notes if count]
-    if tally.jumps:
-        found.append(f"time jumped {counted(len(tally.jumps), 'time')}: {_first(tally.jumps)}")
-    if tally.unknown:
-        found.append(f"{counted(tally.unknown, 'row')} dropped: before {listed(reader.targets)} has a value")
-    return tuple(found)
+    if placed.jumps:
+        notes.append(f"time jumped {counted(len(placed.jumps), 'time')}: {shortened(placed.jumps, MAX_PLACES, '; ')}")
+    if unknown := placed.counts["unknown"]:
+        notes.append(f"{counted(unknown, 'row')} dropped: before {listed(reader.targets)} has a value")
+    return tuple(notes)

@@ -38,17 +38,9 @@ def find_reader(
     time_format: str = "",
     decimal: str = "",
 ) -> Schema:
-    """Determine the reader of a table.
+    """Determine the reader of a table, with arguments as in `forecast`.
 
-    Args:
-        table: the rows to learn from.
-        targets: columns to forecast.
-        time: the time column; auto-detected by default, "none" for none.
-        columns: columns to use in addition to the targets; by default all that can be used.
-        categorical: columns of numbers that are categories.
-        train: share of the rows, from the start, that categories and typical values are taken from.
-        time_format: the format of times, as for `datetime.strptime`; auto-detected by default.
-        decimal: the decimal mark, "." or ","; auto-detected by default.
+    Categories and typical values are taken from the first rows alone, of which `train` is the share.
     """
     _check_names(table, targets, columns, categorical)
     if decimal:

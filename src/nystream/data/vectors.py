@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, check_policy, empty_text, shown
-from nystream.data.table import counted, is_empty
+from nystream.data.table import counted, is_empty, shortened
 
 MAX_NAMES = 5  # that an error lists
 
@@ -84,8 +84,8 @@ class LiveVectors(LiveReader):
         self._require_names()
         missing = [name for name in self.names if name not in columns]
         if len(missing) == self.width or (missing and self.missing != "fill"):
-            needed = f"the model takes {_listed(self.names)}: {_are_missing(missing)}"
-            raise ValueError(f"the columns are {_listed(columns)}, but {needed}")
+            needed = f"the model takes {shortened(self.names, MAX_NAMES)}: {_are_missing(missing)}"
+            raise ValueError(f"the columns are {shortened(columns, MAX_NAMES)}, but {needed}")
 
     def _require_names(self) -> None:
         """Raise if records cannot be given by name."""
@@ -152,9 +152,4 @@ def _count(fields: Sequence[Any]) -> str:
 
 
 def _are_missing(names: Sequence[str]) -> str:
-    return f"{_listed(names)} {'is' if len(names) == 1 else 'are'} missing"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{more}"
+    return f"{shortened(names, MAX_NAMES)} {'is' if len(names) == 1 else 'are'} missing"

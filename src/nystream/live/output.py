@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
+from nystream.data.table import counted, shortened
 from nystream.live.answers import Answer, iso_time
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
     if answer.time_ahead is not None:
         text.append(f"for {_time_text(answer.time_ahead, answer.zoned)}  ", style="dim")
     elif answer.rows_ahead is not None:
-        text.append(f"{answer.rows_ahead} {'row' if answer.rows_ahead == 1 else 'rows'} ahead  ", style="dim")
+        text.append(f"{counted(answer.rows_ahead, 'row')} ahead  ", style="dim")
     if latency:
         text.append(f"{answer.microseconds:,.1f} µs  ", style="dim")
     if answer.note:
@@ -86,8 +87,7 @@ def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
     if answer.gap:
         text.append("gap filled", style="yellow")
     elif answer.filled:
-        more = f" and {len(answer.filled) - MAX_VALUES} more" if len(answer.filled) > MAX_VALUES else ""
-        text.append(f"filled: {', '.join(answer.filled[:MAX_VALUES])}{more}", style="yellow")
+        text.append(f"filled: {shortened(answer.filled, MAX_VALUES)}", style="yellow")
     text.rstrip()
     return text
 

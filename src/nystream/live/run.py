@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -59,37 +58,37 @@ def follow(
     `count` is updated as records come, so that it is valid even if an exception ends the run.
     """
     count = Count() if count is None else count
-    reports, unit, file, warned = Reports(report), feed.source.unit, None, False
-    resumed_file = feed.source.file
-    with Interrupts() as interrupts, _with_reasons(count, reports), _saved_at_end(keeper, interrupts):
-        for item in feed:
-            with interrupts.held():
-                if item.file != file:
-                    if item.file != resumed_file:
-                        session.restart()
-                    _check(session, feed)
-                    resumed_file = file = item.file
-                name = f"{unit} {item.number}" + (f" of {item.file}" if item.file else "")
-                try:
-                    answers = _take(session, item, printer, count)
-                except RecordError as error:
-                    if on_error == "fail":
-                        raise ValueError(f"{name}: {error}") from error
-                    reports.tell(SKIPPED, f"{name} skipped: {error}", error.kind, f"{name}: {error}")
-                    count.skipped += 1
-                    feed.leave()
-                else:
-                    if session.note:
-                        fate = DROPPED if session.lost and not answers else ""
-                        message = f"{name}{fate and f' {fate}'}: {session.note}"
-                        reports.tell(fate, message, session.note_kind, f"{name}: {session.note}")
+    reports, file, resumed_file, warned = Reports(report), None, feed.source.file, False
+    with Interrupts() as interrupts:
+        try:
+            for item in feed:
+                with interrupts.held():
+                    if item.file != file:
+                        if item.file != resumed_file:
+                            session.restart()
+                        _check(session, feed)
+                        resumed_file = file = item.file
+                    name = f"{feed.source.unit} {item.number}" + (f" of {item.file}" if item.file else "")
+                    try:
+                        _take(session, item, name, printer, count, reports)
+                    except RecordError as error:
+                        if on_error == "fail":
+                            raise ValueError(f"{name}: {error}") from error
+                        reports.tell(SKIPPED, f"{name} skipped: {error}", error.kind, f"{name}: {error}")
+                        count.skipped += 1
+                        feed.leave()
                     if count.not_finite and not warned:
                         report(f"{name}: {NOT_FINITE}; {NOT_FINITE_HINT}")
                         warned = True
-                if keeper is not None:
-                    keeper.settle(feed.position)
-            if count.taken == limit:
-                break
+                    if keeper is not None:
+                        keeper.settle(feed.position)
+                if count.taken == limit:
+                    break
+        finally:
+            count.reasons = reports.kinds(SKIPPED) + reports.kinds(DROPPED)
+            if keeper is not None:
+                with interrupts.held():
+                    keeper.save()
     return count
 
 
@@ -142,8 +141,8 @@ class Keeper:
         self._saved, self._saved_at = now, (self._settled, time.monotonic())
 
 
-def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
-    """Answer one item, and return the number of answers."""
+def _take(session: Session, item: Item, name: str, printer: Printer, count: Count, reports: Reports) -> None:
+    """Answer one item."""
     if item.error is not None:
         raise item.error
     answers = session.take(item.record)
@@ -153,22 +152,7 @@ def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
     count.left += session.lost
     count.answers += len(answers)
     count.not_finite += sum(not answer.finite for answer in answers)
-    return len(answers)
-
-
-@contextmanager
-def _with_reasons(count: Count, reports: Reports) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        count.reasons = reports.kinds(SKIPPED) + reports.kinds(DROPPED)
-
-
-@contextmanager
-def _saved_at_end(keeper: Keeper | None, interrupts: Interrupts) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if keeper is not None:
-            with interrupts.held():
-                keeper.save()
+    if session.note:
+        fate = DROPPED if session.lost and not answers else ""
+        message = f"{name} {fate}".rstrip() + f": {session.note}"
+        reports.tell(fate, message, session.note_kind, f"{name}: {session.note}")

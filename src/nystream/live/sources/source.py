@@ -146,7 +146,7 @@ class Feed:
 
     def _begin(self) -> None:
         self._number = self._checksum = 0
-        self._before = 0, 0  # number and checksum before the last item
+        self._before: tuple[int, int] = 0, 0  # number and checksum before the last item
         self._first = 0  # number of items of earlier files
         self._file = self.source.file = ""
 
