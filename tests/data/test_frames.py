@@ -78,7 +78,7 @@ def test_bad_files_are_reported(tmp_path):
     (tmp_path / "k.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:200])
     clips = read_frames(tmp_path, show=False)
     assert [clip.name for clip in clips.clips] == ["a.npz", "h.npz"]
-    reasons = {one.name[0]: one.reason for one in clips.bad}
+    reasons = {name[0]: reason for name, reason in clips.bad.items()}
     assert reasons["b"] == "it is a copy of a.npz"
     assert reasons["c"] == "its labels are [19], but it has 20 frames"
     assert "not finite" in reasons["d"]
@@ -110,9 +110,7 @@ def test_labels_of_files_that_are_not_there(tmp_path):
     for i in range(3):
         np.save(tmp_path / f"{i}.npy", frames())
     (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n1,b\n2.npy,a\ngone.npy,a\n")
-    assert [tuple(one) for one in read_frames(tmp_path).bad] == [
-        ("gone.npy", "it is in labels.csv, but does not exist")
-    ]
+    assert read_frames(tmp_path).bad == {"gone.npy": "it is in labels.csv, but does not exist"}
     (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n0.npy,b\n")
     with pytest.raises(ValueError, match=r"has two labels for '0\.npy': 'a' and 'b'"):
         read_frames(tmp_path)

@@ -67,7 +67,7 @@ def test_a_folder(tmp_path):
     assert clips.classes == ("high", "low")
     assert [clip.name for clip in clips.clips] == ["high/0.wav", "high/1.wav", "low/0.wav", "low/1.wav"]
     assert [len(clip.x) for clip in clips.clips] == [7, 4, 7, 4]
-    assert {one.name: one.reason for one in clips.bad} == {
+    assert clips.bad == {
         "low/bad.wav": "broken: Format not recognised",
         "low/copy.wav": "it is a copy of low/0.wav",
         "low/short.wav": "too short: 0.00 s",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -33,13 +33,6 @@ class Clip(NamedTuple):
     y: NDArray[Any]  # classes [T], or zeros and ones [T, classes]
 
 
-class BadFile(NamedTuple):
-    """A file that cannot be used, and why."""
-
-    name: str
-    reason: str
-
-
 @dataclass(frozen=True, eq=False)
 class Clips:
     """All usable files of a folder."""
@@ -49,7 +42,7 @@ class Clips:
     classes: tuple[str, ...]
     labelling: Labelling
     reader: Reader
-    bad: tuple[BadFile, ...] = ()
+    bad: Mapping[str, str] = field(default_factory=dict)  # files that cannot be used -> why
     seconds: float | None = None  # between two tokens
     file_seconds: float | None = None  # used of each file, at most
 
@@ -68,7 +61,7 @@ class Clips:
         summary = f"{size}; {len(self.classes)} classes, {per}"
         if not self.bad:
             return (summary,)
-        named = shortened([f"{bad.name}: {bad.reason}" for bad in self.bad], MAX_NOTED, "; ")
+        named = shortened([f"{name}: {reason}" for name, reason in self.bad.items()], MAX_NOTED, "; ")
         return summary, f"{counted(len(self.bad), 'file')} dropped: {named}"
 
 
@@ -76,10 +69,10 @@ def read_files(
     folder: Path,
     paths: Sequence[Path],
     read: Callable[[Path, str], tuple[T, NDArray[Any]]],
-    bad: list[BadFile],
+    bad: dict[str, str],
     show: bool | None = None,
 ) -> list[T]:
-    """Read the files of a folder; those that cannot be read and copies of others are appended to `bad`.
+    """Read the files of a folder; those that cannot be read and copies of others are added to `bad`, with the reason.
 
     `read` takes a path and its name within the folder, and returns the file and an array by which copies are detected.
     """
@@ -94,11 +87,11 @@ def read_files(
                     raise ValueError(f"it is a copy of {original}")
                 usable.append(file)
             except (ValueError, OSError) as error:
-                bad.append(BadFile(name, str(error)))
+                bad[name] = str(error)
             advance()
     if not usable:
-        first = f"; {bad[0].name}: {bad[0].reason}" if bad else ""
-        raise ValueError(f"{folder} has no usable file{first}")
+        reasons = [f"; {name}: {reason}" for name, reason in bad.items()]
+        raise ValueError(f"{folder} has no usable file{''.join(reasons[:1])}")
     return usable
 
 

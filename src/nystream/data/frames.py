@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config.checks import positive_int
-from nystream.data.clips import UNKNOWN, BadFile, Clip, Clips, Labelling, read_files
+from nystream.data.clips import UNKNOWN, Clip, Clips, Labelling, read_files
 from nystream.data.reader import Policy, Reader, reject_gaps
 from nystream.data.settings import TaskName
 from nystream.data.vectors import LiveVectors
@@ -64,7 +64,7 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
     """Read the feature files of a folder. `classes` are the names of known classes, if any."""
     paths, labels = feature_files(folder), _labels_csv(folder)
     names = {key for path in paths for key in (path.relative_to(folder).as_posix(), path.name, path.stem)}
-    bad = [BadFile(name, "it is in labels.csv, but does not exist") for name in labels if name not in names]
+    bad = {name: "it is in labels.csv, but does not exist" for name in labels if name not in names}
 
     def read(path: Path, name: str) -> tuple[FeatureFile, NDArray[Any]]:
         file = _read(path, name, labels)
@@ -76,9 +76,9 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
     usable = list[FeatureFile]()
     for file in files:
         if file.x.shape[1] != width:
-            bad.append(BadFile(file.name, f"width {file.x.shape[1]}, but most files have {width}"))
+            bad[file.name] = f"width {file.x.shape[1]}, but most files have {width}"
         elif (file.frame_labels if labelling == "detection" else file.label) is None:
-            bad.append(BadFile(file.name, "it has no label"))
+            bad[file.name] = "it has no label"
         else:
             usable.append(file)
     class_names = tuple(classes) or _class_names(folder)
@@ -88,7 +88,7 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
         class_names = class_names or tuple(sorted({str(file.label) for file in usable}))
         y = [np.full(len(file.x), _class_number(str(file.label), class_names)) for file in usable]
     clips = tuple(Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True))
-    return Clips(folder, clips, class_names, labelling, FramesReader(width), tuple(bad))
+    return Clips(folder, clips, class_names, labelling, FramesReader(width), bad)
 
 
 def feature_files(folder: Path) -> list[Path]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, shown
+from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
-from nystream.data.table import is_empty, listed
+from nystream.data.table import listed
 from nystream.data.table_reader import TableReader, Values
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict

@@ -6,9 +6,12 @@ detected once, from training data; live text is read with the same marks.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nystream.data.reader import RecordError, is_empty, shown
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +42,23 @@ def parse_number(text: str, marks: str) -> float:
     if "_" in text or (marks[0] == "," and "." in text):
         raise ValueError(f"{text!r} is not a number")
     return float(text.replace(marks[0], "."))
+
+
+def read_number(field: Any, name: str, marks: str | None = None) -> float:
+    """Return the number in a field of a record, NaN if it is empty; RecordError if it is not a finite number.
+
+    `name` is what the error calls the field; without `marks`, text is read as Python does.
+    """
+    if is_empty(field):
+        return math.nan
+    try:
+        value = parse_number(field, marks) if marks and isinstance(field, str) else float(field)
+        problem = "not finite" if math.isinf(value) else ""
+    except (TypeError, ValueError, OverflowError):
+        problem = "not a number"
+    if problem:
+        raise RecordError(f"{name} is {shown(field)}, which is {problem}", f"{name} is {problem}")
+    return value
 
 
 def parse_column(column: pl.Series, marks: str) -> pl.Series:

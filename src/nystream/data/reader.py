@@ -7,6 +7,7 @@ one record at a time and reports what it had to fill in.
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from nystream.config.checks import fields_of
 Policy = Literal["fail", "fill", "skip"]  # for missing fields, and for missing rows
 
 MISSING_HINT = "--missing fill repeats the last value, --missing skip drops the record"
+EMPTY = ("", "na", "n/a", "nan", "nat", "null", "none", "-", "?")  # fields that count as empty
 MAX_SHOWN = 40  # characters of a field in a message
 
 # kind -> module and name of the subclass of Reader
@@ -144,6 +146,13 @@ def reject_gaps(gaps: Policy | None) -> None:
     if gaps not in (None, "fail"):
         check_policy("gaps", gaps)
         raise ValueError(f"gaps={gaps!r}: records have no time, so gaps cannot be detected")
+
+
+def is_empty(field: Any) -> bool:
+    """Whether a field has no value."""
+    if isinstance(field, str):
+        return field.strip().lower() in EMPTY
+    return field is None or (isinstance(field, float) and math.isnan(field))
 
 
 def empty_text(field: Any) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nystream.config.checks import positive_int
 from nystream.data import audio_file
 from nystream.data.audio_file import SAMPLE_RATE
-from nystream.data.clips import BadFile, Clip, Clips, read_files
+from nystream.data.clips import Clip, Clips, read_files
 from nystream.data.mel import BANDS, FRAME, HOP, YAMNET_OFFSET, LogMel
 from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy, reject_gaps
 
@@ -141,7 +141,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
     paths = sound_files(folder)
     if not paths:
         raise ValueError(f"{folder} has no audio files in subfolders, one per class")
-    reader, bad = SoundReader(), list[BadFile]()
+    reader, bad = SoundReader(), dict[str, str]()
     names = tuple(classes) or tuple(sorted({path.parent.name for path in paths}))
 
     def read(path: Path, name: str) -> tuple[Clip, NDArray[Any]]:
@@ -155,7 +155,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
 
     clips = tuple(read_files(folder, paths, read, bad, show))
     used_seconds = min(seconds, MAX_SECONDS)
-    return Clips(folder, clips, names, "classification", reader, tuple(bad), reader.seconds, used_seconds)
+    return Clips(folder, clips, names, "classification", reader, bad, reader.seconds, used_seconds)
 
 
 def sound_files(folder: Path) -> list[Path]:

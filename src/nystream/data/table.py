@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nystream.data import numbers
 from nystream.data.csv_file import file_separator, read_csv
+from nystream.data.reader import EMPTY, is_empty
 from nystream.data.timestamps.parse import parse_time
 from nystream.progress import track
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".csv", ".tsv", ".txt", *PARQUET)
-EMPTY = ("", "na", "n/a", "nan", "nat", "null", "none", "-", "?")  # fields that count as empty
 PROGRESS_ROWS = 50_000  # from which a progress bar is useful
 NAT = np.iinfo(np.int64).min  # NaT in microseconds
 
@@ -180,13 +180,6 @@ def read_table(path: str | Path, show: bool | None = False) -> Table:
     if not len(table) or not table.names:
         raise ValueError(f"{path} has no rows")
     return table
-
-
-def is_empty(value: Any) -> bool:
-    """Whether a field has no value."""
-    if isinstance(value, str):
-        return value.strip().lower() in EMPTY
-    return value is None or (isinstance(value, float) and np.isnan(value))
 
 
 def listed(names: Sequence[str]) -> str:

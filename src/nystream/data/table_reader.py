@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import boolean, fields_of
 from nystream.data.calendar import DAY, WEEK, time_features
-from nystream.data.numbers import parse_number
-from nystream.data.reader import Policy, Reader, RecordError, check_policy, reject_gaps, shown
-from nystream.data.table import is_empty, listed
+from nystream.data.numbers import read_number
+from nystream.data.reader import Policy, Reader, check_policy, is_empty, reject_gaps
+from nystream.data.table import listed
 from nystream.data.timestamps.parse import ISO
 from nystream.data.timestamps.spacing import Spacing
 
@@ -63,30 +63,16 @@ class Column:
         """Return a field as a number, or the number of its category; NaN if it is empty or a new category."""
         if self.categories:
             return math.nan if is_empty(field) else self._category_numbers.get(category_name(field), math.nan)
-        kind = type(field)
+        if (kind := type(field)) is float and math.isfinite(field):
+            return field
         if kind is str and marks[0] == "." and "_" not in field:  # the usual case, fast
             try:
                 value = float(field)
             except ValueError:
                 value = math.inf
-        else:
-            value = field if kind is float else math.inf
-        return value if -math.inf < value < math.inf or value != value else self._number(field, marks)
-
-    def _number(self, field: Any, marks: str) -> float:
-        if is_empty(field):
-            return math.nan
-        try:
-            value = parse_number(field, marks) if isinstance(field, str) else float(field)
-        except (TypeError, ValueError, OverflowError):
-            raise self._error(field, "not a number") from None
-        if math.isinf(value):
-            raise self._error(field, "not finite")
-        return value
-
-    def _error(self, field: Any, what: str) -> RecordError:
-        kind = f"column {self.name!r} is {what}"
-        return RecordError(f"column {self.name!r} is {shown(field)}, which is {what}", kind)
+            if not math.isinf(value):
+                return value
+        return read_number(field, f"column {self.name!r}", marks)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.live_table import ZONED
-from nystream.data.reader import MISSING_HINT, Policy, empty_text
+from nystream.data.reader import MISSING_HINT, Policy, empty_text, is_empty
 from nystream.data.row_stream import Row, initial_state, place_row, take_row
-from nystream.data.table import NAT, Table, counted, is_empty, listed, shortened
+from nystream.data.table import NAT, Table, counted, listed, shortened
 from nystream.data.table_reader import Column, TableReader
 from nystream.data.timestamps.timeline import GAPS_HINT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,6 @@ MAX_CATEGORIES = 32  # of a column
 MOSTLY_NUMBERS = 0.5  # share of numbers from which the other fields of a column are taken for errors
 
 
-class Schema(NamedTuple):
-    """The reader of a table, and notes on what is used and what is dropped."""
-
-    reader: TableReader
-    notes: tuple[str, ...]
-
-
 def find_reader(
     table: Table,
     targets: Sequence[str],
@@ -37,8 +30,8 @@ def find_reader(
     train: float = 1.0,
     time_format: str = "",
     decimal: str = "",
-) -> Schema:
-    """Determine the reader of a table, with arguments as in `forecast`.
+) -> tuple[TableReader, tuple[str, ...]]:
+    """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
     Categories and typical values are taken from the first rows alone, of which `train` is the share.
     """
@@ -92,7 +85,7 @@ def find_reader(
             day=spacing.day,
             zoned=table.zoned(name, time_format),
         )
-    return Schema(reader, tuple(notes))
+    return reader, tuple(notes)
 
 
 def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], categorical: Sequence[str]) -> None:

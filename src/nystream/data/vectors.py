@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, check_policy, empty_text, shown
-from nystream.data.table import counted, is_empty, shortened
+from nystream.data.numbers import read_number
+from nystream.data.reader import (
+    MISSING_HINT,
+    LiveReader,
+    Policy,
+    RecordError,
+    Token,
+    check_policy,
+    empty_text,
+    is_empty,
+    shown,
+)
+from nystream.data.table import counted, shortened
 
 MAX_NAMES = 5  # that an error lists
 
@@ -109,19 +120,12 @@ class LiveVectors(LiveReader):
 
     def _number(self, place: int, field: Any) -> float:
         """A field as a number; NaN if it is missing."""
-        if is_empty(field):
-            return np.nan
-        try:
-            with np.errstate(over="ignore"):
-                value = float(np.float32(float(field)))
-        except (TypeError, ValueError, OverflowError):
-            problem = "not a number"
-        else:
-            if not np.isinf(value):
-                return value
-            problem = "too large for float32"
         name = self._name(place)
-        raise RecordError(f"{name} is {shown(field)}, which is {problem}", f"{name} is {problem}")
+        with np.errstate(over="ignore"):
+            value = float(np.float32(read_number(field, name)))
+        if np.isinf(value):
+            raise RecordError(f"{name} is {shown(field)}, which is too large for float32", f"{name} is too large")
+        return value
 
     def _missing(self, fields: Sequence[Any], places: Sequence[int]) -> str:
         """Which fields are missing, and how the first of them is written."""

@@ -155,4 +155,4 @@ def _take(session: Session, item: Item, name: str, printer: Printer, count: Coun
     if session.note:
         fate = DROPPED if session.lost and not answers else ""
         message = f"{name} {fate}".rstrip() + f": {session.note}"
-        reports.tell(fate, message, session.note_kind, f"{name}: {session.note}")
+        reports.tell(fate, message, session.reader.note_kind, f"{name}: {session.note}")

@@ -25,6 +25,10 @@ class Session:
         reader: turns records into tokens; by default `live_reader(model)`.
         backend: the backend of its `StreamPool`.
 
+    Attributes:
+        tokens: the number of tokens taken in.
+        whole: whether every record was taken in completely; if not, the state is not valid.
+
     Example:
         >>> import nystream as ns
         >>> from nystream.live import Session
@@ -48,18 +52,8 @@ class Session:
         self._fresh = self.reader.state
         self._together = model.config.update_size
         self._dtype = next(model.parameters()).dtype
-        self._tokens = 0
-        self._whole = True  # False if a record was interrupted half-way
-
-    @property
-    def tokens(self) -> int:
-        """The number of tokens taken in."""
-        return self._tokens
-
-    @property
-    def whole(self) -> bool:
-        """Whether every record was taken in completely; if not, the state is not valid."""
-        return self._whole
+        self.tokens = 0
+        self.whole = True
 
     @property
     def backend(self) -> str:
@@ -72,11 +66,6 @@ class Session:
         return self.reader.note
 
     @property
-    def note_kind(self) -> str:
-        """The same for all notes of the same kind."""
-        return self.reader.note_kind
-
-    @property
     def lost(self) -> int:
         """The number of records that were dropped by the last call: the record itself, or one held back before."""
         return self.reader.lost
@@ -87,14 +76,14 @@ class Session:
         Raises RecordError if the record cannot be taken in; the session is then unchanged.
         """
         before = self.reader.state
-        self._whole = False
+        self.whole = False
         try:
             groups = self._groups(self.reader.read(record))
             if len(groups) > 1:  # the pool rejects a single bad group itself, without any change
                 self._require_finite([x for _, x in groups])
         except Exception:
             self.reader.state = before
-            self._whole = True
+            self.whole = True
             raise
         try:
             answers = [answer for group in groups for answer in self._push(*group)]
@@ -102,20 +91,20 @@ class Session:
             if len(groups) > 1:
                 raise
             self.reader.state = before
-            self._whole = True
+            self.whole = True
             self._require_finite([groups[0][1]])
             raise
-        self._whole = True
+        self.whole = True
         return answers
 
     def restart(self) -> None:
         """Start a new stream."""
         self._pool.reset(self._stream)
-        self.reader.state, self._tokens, self._whole = self._fresh, 0, True
+        self.reader.state, self.tokens, self.whole = self._fresh, 0, True
 
     def snapshot(self) -> tuple[bytes, dict[str, Any]]:
         """Return the stream's state and the reader's memory, for `restore`."""
-        if not self._whole:
+        if not self.whole:
             raise RuntimeError("the session was interrupted within a record; resume the last one that was saved")
         return self._pool.snapshot(self._stream), self.reader.memory()
 
@@ -129,7 +118,7 @@ class Session:
             self.reader.state = before
             raise ValueError(f"the reader's memory does not fit this reader: {error!r}") from error
         self._pool.close(self._stream)
-        self._stream, self._tokens, self._whole = stream, self._pool.time(stream), True
+        self._stream, self.tokens, self.whole = stream, self._pool.time(stream), True
 
     def _groups(self, tokens: Sequence[Token]) -> list[tuple[list[Token], NDArray[Any]]]:
         """Tokens that are pushed together, with the array to push."""
@@ -162,8 +151,8 @@ class Session:
         began = time.perf_counter_ns()
         y = self._pool.push(self._stream, x).reshape(len(tokens), -1)
         took = (time.perf_counter_ns() - began) / 1000
-        first = self._tokens + 1
-        self._tokens += len(tokens)
+        first = self.tokens + 1
+        self.tokens += len(tokens)
         return [self._interpreter.answer(first + place, token, y[place], took) for place, token in enumerate(tokens)]
 
 
