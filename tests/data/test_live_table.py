@@ -27,7 +27,7 @@ def record(hour, load=1.0, wind=2.0, kind="a"):
 
 
 def times(live, *hours):
-    """The hours of the tokens that rows of these hours bring, and what was said of each row."""
+    """The hours of the tokens that rows of these hours bring, and the note on each row."""
     found, notes = [], []
     for hour in hours:
         stamp = BEGIN + timedelta(hours=hour)

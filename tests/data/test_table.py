@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from nystream.data import table as tables
-from nystream.data.table import read_table
+from nystream.data.table import counted, listed, read_table, shortened
 
 
 def test_a_csv(write_csv):
@@ -83,3 +83,11 @@ def test_a_sample_is_of_what_is_there(write_csv):
     table = read_table(write_csv({"a": [None, 1, "NA", 2, 3], "b": range(5)}))
     assert table.sample("a", 2) == ["1", "2"]
     assert table.texts("a").to_list() == ["1", "2", "3"]
+
+
+def test_lists_in_messages():
+    assert listed(["a", "b, c"]) == "'a', 'b, c'"
+    assert listed([str(i) for i in range(10)]).endswith("'7' and 2 more")
+    assert shortened(["x", "y", "z"], 2, "; ") == "x; y; and 1 more"
+    assert shortened(["x"], 1, "; ", count=1001) == "x; and 1000 more"
+    assert (counted(1, "row"), counted(1200, "row")) == ("1 row", "1,200 rows")

@@ -41,9 +41,9 @@ def test_numbers_in_order_or_by_name(read, record):
     [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6], ["NA", 5, 6], ["null", 5, 6]],
 )
 def test_what_is_missing(read, record):
-    said = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
+    reasons = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
     first = "" if isinstance(record, dict) else str(record[0])
-    with pytest.raises(RecordError, match=rf"^a is {said.get(first, 'missing')}; --missing fill repeats"):
+    with pytest.raises(RecordError, match=rf"^a is {reasons.get(first, 'missing')}; --missing fill repeats"):
         read(record)
     assert read(record, "skip") == []
     with pytest.raises(RecordError, match="no earlier record"):

@@ -29,9 +29,9 @@ def test_probabilities_of_large_logits():
 
 def test_a_forecast_keeps_all_digits_of_its_base():
     info = ns.ModelInfo(task="forecasting", labels=("load",), horizon=2)
-    said = Interpreter(info, 1, lambda time, rows: None)
+    interpreter = Interpreter(info, 1, lambda time, rows: None)
     token = Token(np.zeros(1, np.float32), base=np.array([123456789.25]))
-    answer = said.answer(1, token, np.array([0.5], np.float32), 0.0)
+    answer = interpreter.answer(1, token, np.array([0.5], np.float32), 0.0)
     assert answer.to_dict()["forecast"] == {"load": 123456789.75}
     assert answer.to_dict()["ahead"] == 2
 
@@ -39,9 +39,9 @@ def test_a_forecast_keeps_all_digits_of_its_base():
 @pytest.mark.parametrize("several", [False, True])
 def test_classes(several):
     info = ns.ModelInfo(task="detection", labels=("a", "b", "c"), several=several)
-    said = Interpreter(info, 3, lambda time, rows: None)
+    interpreter = Interpreter(info, 3, lambda time, rows: None)
     y = np.array([2.0, 1.0, -3.0], np.float32)
-    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    answer = interpreter.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
     found = answer.to_dict()
     if several:  # each by itself
         assert (answer.label, answer.labels, found["labels"]) == (None, ("a", "b"), ["a", "b"])
@@ -70,9 +70,9 @@ def test_units():
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_an_output_that_is_not_finite_names_no_class(several, wrong):
     info = ns.ModelInfo(task="detection", labels=("calm", "storm", "rain"), several=several)
-    said = Interpreter(info, 3, lambda time, rows: None)
+    interpreter = Interpreter(info, 3, lambda time, rows: None)
     y = np.array([1.0, wrong, -3.0], np.float32)
-    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    answer = interpreter.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
     if several and wrong == np.inf:  # a probability of one, whatever the others are
         assert (answer.labels, answer.note) == (("calm", "storm"), "")
         return
@@ -84,8 +84,8 @@ def test_an_output_that_is_not_finite_names_no_class(several, wrong):
 
 
 def test_a_forecast_that_is_not_finite_says_so():
-    said = Interpreter(ns.ModelInfo(task="forecasting", labels=("load",)), 1, lambda time, rows: None)
+    interpreter = Interpreter(ns.ModelInfo(task="forecasting", labels=("load",)), 1, lambda time, rows: None)
     token = Token(np.zeros(1, np.float32), base=np.array([3.0]))
-    found = said.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
+    found = interpreter.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
     assert (found["forecast"], found["note"]) == ({"load": None}, "the model's output is not finite")
-    assert "note" not in said.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()
+    assert "note" not in interpreter.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()

@@ -40,11 +40,11 @@ def test_forecasts_are_added_to_their_base_and_name_their_time(make_model, stepp
     x = np.stack([loads, np.sin(range(3)), np.cos(range(3))], 1)
     expected = stepped(model, x) + np.stack([loads, -loads], 1)
     np.testing.assert_allclose([answer.values for answer in answers], expected, rtol=0, atol=1e-5)
-    said = answers[1].to_dict()
-    assert (said["time"], said["for"]) == ("2024-01-01T01:00:00", "2024-01-01T03:00:00")
-    assert set(said["forecast"]) == {"load", "minus"}
-    assert said["filled"] == []
-    assert said["gap"] is False
+    fields = answers[1].to_dict()
+    assert (fields["time"], fields["for"]) == ("2024-01-01T01:00:00", "2024-01-01T03:00:00")
+    assert set(fields["forecast"]) == {"load", "minus"}
+    assert fields["filled"] == []
+    assert fields["gap"] is False
 
 
 def test_a_record_may_fill_a_gap_or_be_skipped(make_model, hourly):

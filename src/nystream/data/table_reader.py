@@ -63,15 +63,15 @@ class Column:
         """Return a field as a number, or the number of its category; NaN if it is empty or a new category."""
         if self.categories:
             return math.nan if is_empty(field) else self._category_numbers.get(category_name(field), math.nan)
-        if (kind := type(field)) is float and math.isfinite(field):
-            return field
-        if kind is str and marks[0] == "." and "_" not in field:  # the usual case, fast
+        if type(field) is str and marks[0] == "." and "_" not in field:  # the usual case, fast
             try:
                 value = float(field)
             except ValueError:
                 value = math.inf
             if not math.isinf(value):
                 return value
+        elif type(field) is float and math.isfinite(field):
+            return field
         return read_number(field, f"column {self.name!r}", marks)
 
 
