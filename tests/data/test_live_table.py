@@ -74,7 +74,16 @@ def test_a_long_gap_is_filled_once_it_is_believed_and_one_that_is_too_long_passe
     assert "19,999 missing rows skipped" in notes[1]
 
 
-def test_a_row_that_waits_is_saved():
+def test_a_row_that_is_held_back_and_comes_again_is_dropped_once():
+    live = READER.live(gaps="skip")
+    lost = []
+    for hour in (0, 500, 500, 501):
+        times(live, hour)
+        lost.append(live.lost)
+    assert lost == [0, 0, 1, 0]
+
+
+def test_a_row_that_is_held_back_is_saved():
     live, other = READER.live(gaps="skip"), READER.live(gaps="skip")
     times(live, 0, 500)
     other.remember(json.loads(json.dumps(live.memory())))
@@ -82,7 +91,7 @@ def test_a_row_that_waits_is_saved():
 
 
 @pytest.mark.parametrize("missing", ["fail", "fill", "skip"])
-def test_a_row_that_waits_may_lack_fields(missing):
+def test_a_row_that_is_held_back_may_lack_fields(missing):
     live = READER.live(missing, "skip")
     live.read(record(0, load=4.0))
     doubtful = record(0, load=None) | {"time": "2024-03-01"}

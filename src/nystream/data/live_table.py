@@ -119,11 +119,9 @@ class LiveTable(LiveReader):
             self.lost = 1
             if not self.note:
                 self.note, self.note_kind = self._drop_reason(record, missing)
-        if before.span.pending is not None and verdict.span.pending != before.span.pending:
-            confirmed = any(kind == "pending" for kind, _ in verdict.rows) and before.pending is not None
-            self.lost += not confirmed
-            if not self.note:
-                self.note = self.note_kind = "the row before it is dropped: no other row confirms its time"
+        if verdict.unconfirmed and not self.note:
+            self.note = self.note_kind = "the row before it is dropped: no other row confirms its time"
+        self.lost += verdict.unconfirmed or (verdict.note_kind == "jump" and before.pending is None)
 
     def _drop_reason(self, record: dict[str, Any], missing: Sequence[str]) -> tuple[str, str]:
         """Why a record whose time is right was dropped, and the kind of the reason."""

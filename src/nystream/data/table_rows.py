@@ -90,7 +90,7 @@ def _place(
 ) -> Placed:
     """Take in row after row, as a live reader does."""
     placed, rejected, state = Placed([], [], [], [], Counter()), list[str](), initial_state(reader)
-    counts, pending = placed.counts, -1  # the number of the row that is held back
+    counts, pending = placed.counts, -1  # the number of the row held back last
     values = list(zip(*(column.tolist() for column in columns), strict=True))
     microseconds = None if times is None else times.astype(np.int64).tolist()
     lacks = incomplete.tolist()
@@ -121,17 +121,14 @@ def _place(
                     counts["filled"] += 1
                 else:
                     placed.accepted.append(row if kind == "row" else pending)
-            if pending >= 0 and (verdict.rows or verdict.held_back):
-                if verdict.rows and verdict.note:
-                    placed.jumps.append(verdict.note)
-                else:
-                    counts["unconfirmed"] += 1
-                pending = -1
+            counts["unconfirmed"] += verdict.unconfirmed
             if verdict.held_back:
                 pending = row
             elif not verdict.rows and time is not None:
                 counts["early"] += 1
-    counts["unconfirmed"] += pending >= 0
+            elif verdict.note:
+                placed.jumps.append(verdict.note)
+    counts["unconfirmed"] += state.span.pending is not None
     if rejected:
         raise ValueError(f"{table.name} is not regular in time, {shortened(rejected, MAX_PLACES, '; ')}; {GAPS_HINT}")
     return placed

@@ -21,6 +21,7 @@ MAX_FILLED = 10_000  # rows of a gap: a changed clock must not fill the memory
 GAPS_HINT = "--gaps fill inserts the missing rows with the last values, --gaps skip ignores gaps"
 
 RowKind = Literal["gap", "pending", "row"]
+TimedRows = tuple[tuple[RowKind, int], ...]
 
 
 class Span(NamedTuple):
@@ -35,12 +36,13 @@ class Verdict(NamedTuple):
     """What happens to a row."""
 
     span: Span  # afterwards
-    rows: tuple[tuple[RowKind, int], ...] = ()  # accepted now, with their times; none if the row is dropped
+    rows: TimedRows = ()  # accepted now, with their times; none if the row is dropped
     skipped: int = 0  # missing rows before it that are not filled in
     note: str = ""  # why it was dropped, or how time has jumped
     note_kind: str = ""
     error: str = ""  # why it must be rejected
     held_back: bool = False
+    unconfirmed: bool = False  # the row that was held back before is dropped
 
 
 def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
@@ -52,7 +54,8 @@ def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
     if gaps == "fail" and gap != (1, True):
         return Verdict(Span(first, now if gap.steps else last), error=_error(spacing, last, now, gap))
     if 1 <= gap.steps <= MAX_STEPS:
-        return Verdict(Span(first, now), *_accepted(spacing, gaps, last, now, gap.steps, "row"))
+        rows, skipped = _accepted(spacing, gaps, last, now, gap.steps, "row")
+        return Verdict(Span(first, now), rows, skipped, unconfirmed=pending is not None)
     if pending is not None and 1 <= (steps := distance(pending, now, spacing.microseconds).steps) <= MAX_STEPS:
         return _confirmed(spacing, gaps, last, pending, now, steps)
     if gap.steps == 0 and now >= first:
@@ -63,7 +66,9 @@ def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
     else:
         problem = f"{time_text(now)} is {gap.steps:,} rows after {time_text(last)}"
     note = f"{problem}; it is accepted with the next row, if that one follows it"
-    return Verdict(Span(first, last, now), note=note, note_kind="held back", held_back=True)
+    return Verdict(
+        Span(first, last, now), note=note, note_kind="held back", held_back=True, unconfirmed=pending is not None
+    )
 
 
 def time_text(time: int) -> str:
@@ -71,11 +76,9 @@ def time_text(time: int) -> str:
     return str(np.datetime64(time // 1_000_000, "s")).replace("T", " ")
 
 
-def _accepted(
-    spacing: Spacing, gaps: Policy, last: int, now: int, steps: int, kind: RowKind
-) -> tuple[tuple[tuple[RowKind, int], ...], int]:
+def _accepted(spacing: Spacing, gaps: Policy, last: int, now: int, steps: int, kind: RowKind) -> tuple[TimedRows, int]:
     """A row with the missing ones before it, and how many of these are skipped."""
-    row: tuple[tuple[RowKind, int], ...] = ((kind, now),)
+    row: TimedRows = ((kind, now),)
     if steps == 1 or gaps != "fill" or steps - 1 > MAX_FILLED:
         return row, steps - 1
     return (*(("gap", spacing.between(last, now, i, steps)) for i in range(1, steps)), *row), 0
