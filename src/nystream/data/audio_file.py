@@ -31,7 +31,7 @@ def read(path: Path, length: int) -> NDArray[Any]:
         mono = soxr.resample(mono, rate, SAMPLE_RATE, quality="HQ")
     if len(mono) < MIN_SHARE * length:
         raise ValueError(
-            f"too short: {len(mono) / SAMPLE_RATE:.2f} s of {length / SAMPLE_RATE:g} s, but {MIN_SHARE:.0%} are needed"
+            f"too short: {len(mono) / SAMPLE_RATE:.2f} s of {length / SAMPLE_RATE:g} s, and {MIN_SHARE:.0%} are needed"
         )
     return np.pad(mono[:length], (0, max(0, length - len(mono))))
 
