@@ -128,7 +128,7 @@ def test_missing_fields(capsys, monkeypatch, run_folder):
     assert main(["stream", str(run_folder), "-", "--missing", "skip"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
-    assert err == "nystream: line 2 left out: b is missing\nnystream: 1 of 2 lines left out\n"
+    assert err == "nystream: line 2 dropped: b is missing\nnystream: 1 of 2 lines dropped\n"
 
 
 def test_stopping_and_going_on(capsys, run_folder, csv, expected, tmp_path):
@@ -235,10 +235,10 @@ def test_lines_for_people(capsys, run_folder, csv):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere", "-"], "nowhere is not a folder; give a run folder, a model folder, or one of the package: demand"),
-        ([".", "-"], ". holds no model: neither it nor model has a config.json"),
+        (["nowhere", "-"], "nowhere is not a folder; give a run folder, a model folder, or a model of the package: d"),
+        ([".", "-"], ". has no model: neither it nor model contains a config.json"),
         (["RUN", "none.csv"], "none.csv does not exist"),
-        (["RUN", "mic"], "mic is sound, but the model was not trained to read sound"),
+        (["RUN", "mic"], "mic is audio, but the model was not trained on audio"),
         (["RUN", "-", "--json", "--human"], "json and human are both set"),
         (["RUN", "-", "--every", "0", "--save-state", "state"], "every=0"),
         (["RUN", "-", "--every", "100"], "every=100 is for --save-state, which is not given"),

@@ -121,7 +121,7 @@ class Stream:
         records = counted(count.taken + count.skipped, source.unit)
         for reason in count.reasons:
             say(reason)
-        for what, some in (("skipped", count.skipped), ("left out", count.left)):
+        for what, some in (("skipped", count.skipped), ("dropped", count.left)):
             if some:
                 say(f"{some:,} of {records} {what}")
         if count.not_finite:
