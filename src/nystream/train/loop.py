@@ -277,9 +277,9 @@ def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None
     tensors, written = found
     if not isinstance(written, dict) or not all(isinstance(written.get(part), dict) for part in ("about", "progress")):
         raise checkpoint.damaged(folder, "it does not say what run it is of, or how far that was")
-    if written["about"] != _plain(about):
-        different = _differences(written["about"], _plain(about))
-        raise ValueError(f"{folder} holds another run: {different}; use a new folder")
+    different = _differences(written["about"], json.loads(json.dumps(about)))  # through JSON, tuples are lists
+    if different:
+        raise ValueError(f"{folder} contains a different run: {', '.join(different)}; use a new folder")
     try:
         checkpoint.check(tensors, engine.tensors())
         progress = _progress(written["progress"], engine)
@@ -308,20 +308,20 @@ def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here:
         checkpoint.save(folder, engine.tensors(), {"about": about, "progress": dataclasses.asdict(now)})
 
 
-def _plain(about: Line) -> Any:
-    """As JSON gives it back: tuples are lists."""
-    return json.loads(json.dumps(about))
-
-
-def _differences(theirs: Line, ours: Line) -> str:
+def _differences(theirs: Line, ours: Line) -> list[str]:
+    """What differs between two descriptions of a run; numbers may differ by rounding."""
     parts = []
     for group in sorted({*theirs, *ours}):
         a, b = theirs.get(group), ours.get(group)
         if isinstance(a, dict) and isinstance(b, dict):
-            parts += [f"{k} is {a.get(k)!r} there and {b[k]!r} here" for k in b if a.get(k) != b[k]]
-        elif a != b:
-            parts.append(f"{group} is {a!r} there and {b!r} here")
-    return ", ".join(parts) or "other fields"
+            parts += [(name, a.get(name), b.get(name)) for name in {**a, **b}]
+        else:
+            parts.append((group, a, b))
+    return [f"{name} is {a!r} there and {b!r} here" for name, a, b in parts if not _same(a, b)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return math.isclose(a, b, rel_tol=1e-15) if isinstance(a, float) and isinstance(b, float) else a == b
 
 
 def _summed(before: list[float], losses: Tensor, epoch: int, index: int) -> list[float]:

@@ -200,8 +200,8 @@ def fit_many(
     models = _models(models, config)
     count = len(models)
     seeds = member_seeds(config, count, seeds)
-    trains = _each("train", train, count)
-    valids = None if valid is None else _each("valid", valid, count)
+    trains = each_model("train", train, count)
+    valids = None if valid is None else each_model("valid", valid, count)
     checks.config(config, valids[0] if valids else None)
     skip = warm_up(models[0].config, config)
     for name, sets in (("train", trains), ("valid", valids or [])):
@@ -253,7 +253,7 @@ def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamMo
     return models
 
 
-def _each(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:
+def each_model(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:
     if isinstance(data, Sequence):
         if len(data) != count:
             raise ValueError(f"{name} has {len(data)} data sets for {count} models; give one, or one for each")

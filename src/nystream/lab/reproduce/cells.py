@@ -106,7 +106,8 @@ class Cell:
     @property
     def phase_one(self) -> Cell:
         """What the first phase of fixed landmarks trains, with the inverse of the paper."""
-        model = "co-cont-single" if self.fixed else self.twin.model
+        model = self.twin.model
+        model = variants.continual_form(model) if self.fixed else model
         return dataclasses.replace(self, model=model, pinv="newton", pinv_ridge=RIDGE, method="qk", learned=False)
 
     def named(self, usual: Cell) -> str:

@@ -15,7 +15,7 @@ from nystream.lab.bench.timing import TimedCall, Times, measure, threads
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import problem
 from nystream.lab.reproduce.store import RecordDict
-from nystream.lab.reproduce.train import shape
+from nystream.lab.reproduce.train import model_config
 from nystream.models import StreamModel
 from nystream.progress import track
 from nystream.stream import StreamPool
@@ -92,7 +92,7 @@ def _key(cell: Cell) -> Cell:
 def _model(cell: Cell, input_dim: int) -> StreamModel:
     """A model of the cell's shape."""
     torch.manual_seed(0)
-    model = StreamModel(shape(problem(cell.task), cell, input_dim)).eval()
+    model = StreamModel(model_config(cell, input_dim)).eval()
     for block in model.encoder.blocks:
         cfg = block.attention.config
         if cfg.fixed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from nystream.lab.reproduce.problems.problem import Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import MAX_SEEDS, CellRun, Loaded, PaperProblem
 
 TASKS = ("gtzan", "thumos14", "electricity")
 
-__all__ = ["TASKS", "Loaded", "PaperProblem", "Run", "problem"]
+__all__ = ["MAX_SEEDS", "TASKS", "CellRun", "Loaded", "PaperProblem", "problem"]
 
 
 def problem(task: str) -> PaperProblem:

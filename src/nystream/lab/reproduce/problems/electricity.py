@@ -12,7 +12,7 @@ from typing import Any
 
 from nystream.data.calendar import DAY, WEEK
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks.electricity import DemandForecast, baselines, eia930, forecast
 from nystream.train import Forecasting, TrainConfig
 from nystream.train.data import fingerprint
@@ -33,8 +33,8 @@ class Hours(Loaded):
     def scores(self, found: dict[str, float]) -> dict[str, float]:
         return self.problem.in_totals(found)
 
-    def runs(self, splits: int, seeds: int) -> list[Run]:
-        return [Run(0, seed, *self.problem.parts) for seed in range(seeds)]
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
+        return [CellRun(0, seed, *self.problem.parts) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
         found = BASELINES[name](self.problem, self.skip)

@@ -11,15 +11,22 @@ from nystream.lab.reproduce.cells import Cell
 from nystream.train import Classification, Detection, Forecasting, TrainConfig
 from nystream.train.data import Data
 
+MAX_SEEDS = 1000  # of a split
 
-class Run(NamedTuple):
-    """One training: the number of its split, the seed of its weights and its order, and its data."""
+
+class CellRun(NamedTuple):
+    """One of the trainings of a cell: the number of its split, its seed, and its data."""
 
     split: int
     seed: int
     train: Data
     valid: Data
     test: Data
+
+    @property
+    def number(self) -> int:
+        """The seed of the weights and of the order of the data; no two runs of a cell share it."""
+        return MAX_SEEDS * self.split + self.seed
 
 
 class BaselineScores(NamedTuple):
@@ -35,7 +42,7 @@ class Loaded(ABC):
     fingerprint: str  # a hash of all tokens and targets
 
     @abstractmethod
-    def runs(self, splits: int, seeds: int) -> list[Run]:
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
         """Every split with every seed; what two runs share is one object."""
 
     @abstractmethod

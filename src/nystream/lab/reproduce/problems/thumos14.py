@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks import actions
 from nystream.train import Detection, TrainConfig
 from nystream.train.data import fingerprint
@@ -18,10 +18,10 @@ class VideoRuns(Loaded):
         parts = (videos.train.data, videos.test.data)
         self.fingerprint = fingerprint(*(x for part in parts for x in (part.x, part.y, part.length)))
 
-    def runs(self, splits: int, seeds: int) -> list[Run]:
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
         # The videos to select by are drawn by seed; those to score by are the same for all.
         cut = [self.videos.split(seed=split) for split in range(splits)]
-        return [Run(i, seed, *parts) for i, parts in enumerate(cut) for seed in range(seeds)]
+        return [CellRun(i, seed, *parts) for i, parts in enumerate(cut) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
         raise ValueError(f"there is no baseline {name!r}")
