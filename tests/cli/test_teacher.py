@@ -100,7 +100,7 @@ def test_a_run_with_a_teacher_that_has_changed_is_refused(capsys, refused, tmp_p
     shutil.rmtree(tmp_path / "full")
     trained(capsys, *arguments, "--variant", "co-full", "--seed", "1", "--out", "full")
     err = refused("train", *arguments, "--teacher", "full", "--out", "pupil", *SMALL)
-    assert f"out=pupil contains a run with another teacher: {tmp_path / 'full'} has changed since" in err
+    assert f"out=pupil contains a run with another teacher: {tmp_path / 'full'} has changed;" in err
 
 
 def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_path):

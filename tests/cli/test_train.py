@@ -209,7 +209,7 @@ def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     trained(capsys, *arguments)
     table(count=170)
     err = refused("train", *arguments, *SMALL, "--out", "runs/data")
-    assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed since" in err
+    assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
     out = trained(capsys, *arguments)
     assert "runs/data holds a run of other settings or other data: this one goes to runs/data-2" in out
 

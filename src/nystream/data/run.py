@@ -31,6 +31,7 @@ from nystream.train.log import METRICS
 from nystream.train.recipe import LandmarkFit, Phase, Training, divide, phase_one, with_fixed_landmarks
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
+from nystream.train.tasks import Task
 
 SCORES, CHECKPOINTS, PLOTS = "scores.json", "checkpoints", "plots"
 WINDOW, MIN_WINDOW = 64, 4  # defaults; the window is shorter where streams are short
@@ -111,7 +112,8 @@ def _train(
     if problem.task.scaled:
         _fit_output_scaler(model, parts["train"].y)
     phases = divide(train_config, len(config.blocks), shorten=True) if fixed else [phase_one(train_config)]
-    data, task, learned_from = parts["train"], problem.task, list[str | None]()
+    data, learned_from = parts["train"], list[str | None]()
+    task: Task = problem.task
     done = _log_progress(folder, phases, log)
     if done:
         model = StreamModel.from_pretrained(folder / MODEL).to(device)

@@ -37,9 +37,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
             ("with another teacher", settings.teacher, _teacher_line(teacher)),
         ):
             if line not in config.read_text(encoding="utf-8"):
-                raise ValueError(
-                    f"out={folder} contains a run {what}: {changed} has changed since; give another folder"
-                )
+                raise ValueError(f"out={folder} contains a run {what}: {changed} has changed; give another folder")
     elif folder.exists() and (not folder.is_dir() or not all(map(files.is_remnant, folder.iterdir()))):
         raise ValueError(f"out={folder} exists and is not a run; give another folder")
 
