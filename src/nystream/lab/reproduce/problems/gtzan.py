@@ -25,8 +25,9 @@ class Tracks(Loaded):
         return [CellRun(i, seed, *split) for i, split in enumerate(self.splits(splits)) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
-        found = [mean_token_accuracy(split) for split in self.splits(splits)]
-        return BaselineScores([{"accuracy": one["test"]} for one in found], {"C": [one["C"] for one in found]})
+        results = [mean_token_accuracy(split) for split in self.splits(splits)]
+        scores = [{"accuracy": result["test"]} for result in results]
+        return BaselineScores(scores, {"C": [result["C"] for result in results]})
 
 
 class Gtzan(PaperProblem):
@@ -38,7 +39,7 @@ class Gtzan(PaperProblem):
     output_dim = 10
     baselines = ("logistic regression on the mean token",)
 
-    def most_splits(self, cell: Cell) -> int:
+    def max_splits(self, cell: Cell) -> int:
         return 1 if cell.protocol == "filtered" else FOLDS
 
     def load(self, folder: Path, cell: Cell) -> Loaded:
