@@ -1,11 +1,11 @@
-"""Labels beside points, none on another label or point."""
+"""Labels beside points, placed so that none overlaps another label or point."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-# Where a label may stand, in points from its own, the first that is free: beside it, above, below, then further off.
+# Offsets of a label from its point, in typographic points; the first that is free is used.
 NEAR = ((7, 0, "left"), (-7, 0, "right"), (0, 8, "center"), (0, -8, "center"))
 FAR = tuple(
     (dx * reach, dy * reach, side)
@@ -16,10 +16,9 @@ FAR = tuple(
     )
 )  # fmt: skip
 
-
-# In points: half of a marker's side; what is free between two labels in a row, or else they read as one; how far a
-# label may stand from its point without a line to it.
-MARKER, AIR, BESIDE = 5, 4, 12
+# In typographic points: half the side of a marker; the gap between two labels side by side, which would otherwise read
+# as one; the largest distance of a label from its point without a line to it.
+MARKER, GAP, MAX_WITHOUT_LINE = 5, 4, 12
 
 Spot = tuple[float, float]
 Segment = tuple[Spot, Spot]
@@ -27,23 +26,23 @@ Box = tuple[float, float, float, float]
 
 
 class Label(NamedTuple):
-    """Where one may stand: its text anchored at (dx, dy) in points from its own point; the rest is in pixels."""
+    """A possible place of a label: its offset (dx, dy) in typographic points; the rest is in pixels."""
 
     dx: float
     dy: float
     side: str
     box: Box
-    line: Segment | None  # from its point, if it is far off
+    line: Segment | None  # from its point, if it is far away
 
 
 def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write (x, y, text, colour) beside the points of an axis; a thin line leads to a label that is far off.
+    """Write the texts of points (x, y, text, colour) beside them; a thin line leads to a label that is far away.
 
-    Comes after all else in the figure: a title or an axis that is filled later would move the points under the labels.
+    Call this last: anything that is added to the figure later would move the points under the labels.
     """
     if not points:
         return
-    figure.canvas.draw()  # the layout, which decides where a point is
+    figure.canvas.draw()  # the layout decides where a point is
     renderer = figure.canvas.get_renderer()
     inside = axis.get_window_extent(renderer)
     pixels = figure.dpi / 72
@@ -51,8 +50,8 @@ def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]
     markers = [_grown((*spot, *spot), MARKER * pixels, MARKER * pixels) for spot in at]
     labels: list[Box] = []
     lines: list[Segment] = []
-    # Crowded points first: they have the least choice.
-    for i in sorted(range(len(points)), key=lambda i: sorted(_far(at[i], other) for other in at)[1:3]):
+    # Points with close neighbours first: they have the least choice.
+    for i in sorted(range(len(points)), key=lambda i: sorted(_squared_distance(at[i], other) for other in at)[1:3]):
         x, y, text, colour = points[i]
         style = {"textcoords": "offset points", "va": "center", "fontsize": 7.5, "color": colour}
         sample = axis.annotate(text, (x, y), xytext=(0, 0), ha="left", **style)
@@ -60,13 +59,13 @@ def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]
         sample.remove()
         taken = [*markers[:i], *markers[i + 1 :], *labels]
         label = _best(_possible(at[i], size, pixels), taken, lines, inside)
-        labels.append(_grown(label.box, AIR * pixels, 0))
+        labels.append(_grown(label.box, GAP * pixels, 0))
         lines += [label.line] if label.line else []
         arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4}
         written = axis.annotate(
             text, (x, y), xytext=label[:2], ha=label.side, arrowprops=arrow if label.line else None, **style
         )
-        written.set_in_layout(False)  # or else a label that stands out of the axis would move the points
+        written.set_in_layout(False)  # otherwise a label outside the axis would move the points
 
 
 def _possible(point: Spot, size: Any, pixels: float) -> Iterator[Label]:
@@ -74,13 +73,13 @@ def _possible(point: Spot, size: Any, pixels: float) -> Iterator[Label]:
         x, y = point[0] + dx * pixels, point[1] + dy * pixels
         left = x - {"left": 0, "center": size.width / 2, "right": size.width}[side]
         box = _grown((left, y - size.height / 2, left + size.width, y + size.height / 2), 1, 1)
-        yield Label(dx, dy, side, box, (point, (x, y)) if abs(dx) + abs(dy) > BESIDE else None)
+        yield Label(dx, dy, side, box, (point, (x, y)) if abs(dx) + abs(dy) > MAX_WITHOUT_LINE else None)
 
 
 def _best(possible: Iterator[Label], taken: Sequence[Box], lines: Sequence[Segment], inside: Any) -> Label:
-    """The first without a clash, or else with the fewest.
+    """The first place without a clash, or else the one with the fewest.
 
-    Text on something is worse than a line across it, which a point that lies beneath another cannot avoid.
+    Overlapping text is worse than a line that crosses something, which is unavoidable for a point beneath another.
     """
 
     def clashes(label: Label) -> tuple[int, int]:
@@ -93,8 +92,8 @@ def _best(possible: Iterator[Label], taken: Sequence[Box], lines: Sequence[Segme
     for label in possible:
         if fewest == (0, 0):
             break
-        if (found := clashes(label)) < fewest:
-            best, fewest = label, found
+        if (count := clashes(label)) < fewest:
+            best, fewest = label, count
     return best
 
 
@@ -116,5 +115,5 @@ def _crosses(line: Segment, box: Box, steps: int = 16) -> bool:
     return any(box[0] < a < box[2] and box[1] < b < box[3] for a, b in along)
 
 
-def _far(one: Spot, other: Spot) -> float:
+def _squared_distance(one: Spot, other: Spot) -> float:
     return (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2
