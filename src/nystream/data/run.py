@@ -27,7 +27,7 @@ from nystream.provenance import hardware
 from nystream.train import TrainConfig, checkpoint, predict
 from nystream.train.data import StreamData
 from nystream.train.distributed import alone_in
-from nystream.train.log import METRICS
+from nystream.train.log import METRICS, plain_numbers
 from nystream.train.recipe import LandmarkFit, Phase, Training, divide, phase_one, with_fixed_landmarks
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
@@ -223,21 +223,14 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
 
 def epochs_done(folder: Path) -> int:
     """The number of epochs, over all phases, that are saved in a run folder."""
-    saved = [checkpoint.load(phase) for phase in (folder / CHECKPOINTS).glob("phase-*")]
-    return sum(int(found[1]["progress"]["epoch"]) for found in saved if found is not None)
+    saved = filter(None, map(checkpoint.load, (folder / CHECKPOINTS).glob("phase-*")))
+    return sum(int(about["progress"]["epoch"]) for _, about in saved)
 
 
 def history(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of metrics.jsonl."""
     for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
         yield json.loads(line)
-
-
-def plain_numbers(value: Any) -> Any:
-    """The value with None for NaN, which JSON does not have."""
-    if isinstance(value, dict):
-        return {name: plain_numbers(item) for name, item in value.items()}
-    return None if isinstance(value, float) and value != value else value
 
 
 def _run_phases(
@@ -288,14 +281,14 @@ def _log_if_not_finite(output: Tensor, log: Log) -> None:
 
 def _fit_output_scaler(model: StreamModel, y: Tensor) -> None:
     """Fit the output scaler to the targets that are known, column by column."""
-    scalers = []
-    for column in y.T:
+    scalers = [Scaler(1) for _ in y.T]
+    for scaler, column in zip(scalers, y.T, strict=True):
         known = column[column.isfinite()]
         if not len(known):
             raise ValueError("a target is not known in any row that is trained on")
-        scalers.append(Scaler(1))
-        scalers[-1].fit(known[:, None])
-    model.output_scaler.set(*(torch.cat([getattr(one, name) for one in scalers]) for name in ("mean", "scale")))
+        scaler.fit(known[:, None])
+    mean, scale = (torch.cat([getattr(scaler, name) for scaler in scalers]) for name in ("mean", "scale"))
+    model.output_scaler.set(mean, scale)
 
 
 def _gather_metrics(folder: Path, phases: Sequence[Phase]) -> None:

@@ -9,9 +9,9 @@ once and gives pairs (q̃ᵢ, k̃ᵢ), but all heads share its m centres.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from nystream.ops.precision import accumulator
 from nystream.progress import track
 
 Method = Literal["qk", "x"]
+T = TypeVar("T")
 
 
 class LandmarkReport(NamedTuple):
@@ -131,8 +132,7 @@ def fit_landmarks(
     if sample.seen < cfg.m:
         count = f"{sample.seen} tokens" if sample.seen else "no tokens"
         raise ValueError(f"batches have {count}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}")
-    cluster = _cluster_qk if method == "qk" else _cluster_x
-    centres, inertia = cluster(sample.rows, attention, layer, for_means, n_init, progress)
+    centres, inertia = _cluster(sample.rows, attention, layer, method, for_means, n_init, progress)
     weight = attention.q_proj.weight
     # Convert both first, so that an overflow of the model's dtype raises before anything is set.
     q_tilde, k_tilde = (torch.from_numpy(c).to(weight.device, weight.dtype) for c in centres)
@@ -141,56 +141,47 @@ def fit_landmarks(
     return LandmarkReport(layer, method, sample.seen, len(sample.rows), tuple(inertia[:heads]), tuple(inertia[heads:]))
 
 
-def _cluster_qk(
+def _cluster(
     x: NDArray[Any],
     attention: MultiheadAttention,
     layer: int,
+    method: Method,
     seed: SeedSequence,
     n_init: int,
     progress: bool | None,
 ) -> tuple[NDArray[Any], list[float]]:
-    """Centres [2, H, m, D] of the queries and of the keys, and the inertia of each clustering."""
+    """Centres [2, H, m, D] of queries and keys, and the inertia of the clusters in each head."""
     cfg = attention.config
+    projections = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
+    states = seed.generate_state(len(projections)).tolist()
 
-    def cluster(heads: Heads, letter: str, head: int, state: int) -> kmeans.Clusters:
+    def m_means(rows: NDArray[Any], state: int, name: str) -> kmeans.Clusters:
+        return kmeans.m_means(rows, cfg.m, state, n_init, f"block {layer}, {name}")
+
+    def in_parallel(what: str, calls: Sequence[Callable[[], T]]) -> list[T]:
+        with track(f"{what}, block {layer}", len(calls), progress) as advance:
+            return kmeans.in_parallel(calls, advance)
+
+    def cluster(heads: Heads, letter: str, head: int, state: int) -> tuple[NDArray[Any], float]:
         # Projected here, in the worker, so that only the heads that are being clustered are in memory.
-        name = f"block {layer}, head {head}, {letter}"
-        return kmeans.m_means(heads.project(x, head), cfg.m, state, n_init, name)
+        clusters = m_means(heads.project(x, head), state, f"head {head}, {letter}")
+        return clusters.centres, clusters.inertia
 
-    tasks = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
-    states = seed.generate_state(len(tasks)).tolist()
-    calls = [partial(cluster, *task, state) for task, state in zip(tasks, states, strict=True)]
-    with track(f"clustering queries and keys, block {layer}", len(calls), progress) as advance:
-        results = kmeans.in_parallel(calls, advance)
-    centres = np.stack([clusters.centres for clusters in results]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
-    return centres, [clusters.inertia for clusters in results]
-
-
-def _cluster_x(
-    x: NDArray[Any],
-    attention: MultiheadAttention,
-    layer: int,
-    seed: SeedSequence,
-    n_init: int,
-    progress: bool | None,
-) -> tuple[NDArray[Any], list[float]]:
-    """Centres [2, H, m, D] of X, projected to queries and keys, and the inertia of the clusters in each head."""
-    cfg = attention.config
-    state = int(seed.generate_state(1)[0])
-    with track(f"clustering inputs, block {layer}", 1, progress) as advance:
-        cluster = partial(kmeans.m_means, x, cfg.m, state, n_init, f"block {layer}, X")
-        (clusters,) = kmeans.in_parallel([cluster], advance)
-
-    def project(heads: Heads, head: int) -> tuple[NDArray[Any], float]:
+    def project(clusters: kmeans.Clusters, heads: Heads, letter: str, head: int) -> tuple[NDArray[Any], float]:
         centres, rows = heads.project(clusters.centres, head), heads.project(x, head)
         scatter = kmeans.scatter(rows)
         rows -= centres[clusters.labels]
         return centres, kmeans.fraction(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
 
-    calls = [partial(project, heads, head) for heads, _ in _both(attention) for head in range(cfg.num_heads)]
-    with track(f"projecting centres, block {layer}", len(calls), progress) as advance:
-        results = kmeans.in_parallel(calls, advance)
-    centres = np.stack([projected for projected, _ in results]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
+    if method == "qk":
+        calls = [partial(cluster, *projection, state) for projection, state in zip(projections, states, strict=True)]
+        results = in_parallel("clustering queries and keys", calls)
+    else:
+        (clusters,) = in_parallel("clustering inputs", [partial(m_means, x, states[0], "X")])
+        results = in_parallel(
+            "projecting centres", [partial(project, clusters, *projection) for projection in projections]
+        )
+    centres = np.stack([centres for centres, _ in results]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
     return centres, [inertia for _, inertia in results]
 
 

@@ -44,17 +44,17 @@ class Log:
             self.writer.close()
 
 
+def plain_numbers(value: Any) -> Any:
+    """The value with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: plain_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain_numbers(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _json(line: dict[str, Any]) -> str:
-    """A line of JSON, with null for NaN and infinity, which JSON does not have."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(item) for name, item in value.items()}
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps(plain(line), allow_nan=False) + "\n"
+    return json.dumps(plain_numbers(line), allow_nan=False) + "\n"
 
 
 def _writer(folder: Path, step: int) -> Any:

@@ -138,8 +138,8 @@ def fit(
     here = world(model)
     with alone_in(folder):
         engine = Single(model, train, valid, task, config, here)
-        data = [train, *([valid] if valid else [])]
-        identity = described([model], config, task, data, folder) | {"about": about}
+        parts = [train] if valid is None else [train, valid]
+        identity = described([model], config, task, parts, folder) | {"about": about}
         done = run(engine, config, task, identity, folder, tensorboard, progress, here)
         if folder is not None and here.rank == 0:
             model.save_pretrained(Path(folder) / "model")
@@ -271,11 +271,10 @@ def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None,
 
 
 def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None:
-    found = None if folder is None else checkpoint.load(folder)
-    if found is None:
+    saved = None if folder is None else checkpoint.load(folder)
+    if folder is None or saved is None:
         return None
-    assert folder is not None
-    tensors, written = found
+    tensors, written = saved
     if not isinstance(written, dict) or not all(isinstance(written.get(part), dict) for part in ("about", "progress")):
         raise checkpoint.damaged(folder, "it has no description of its run, or of its progress")
     different = _differences(written["about"], json.loads(json.dumps(about)))  # through JSON, tuples are lists

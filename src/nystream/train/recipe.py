@@ -145,17 +145,11 @@ class Training:
         for phase in phases:
             seeds = member_seeds(phase.config, len(models), self.seeds)
             for block in phase.fix:
-                models = [
-                    with_fixed_landmarks(
-                        one,
-                        block,
-                        data.batches(phase.config.batch_size, one.config.update_size),
-                        self.landmark_fit,
-                        seed=seed,
-                        progress=progress,
+                for i, (data, seed) in enumerate(zip(trains, seeds, strict=True)):
+                    batches = data.batches(phase.config.batch_size, models[i].config.update_size)
+                    models[i] = with_fixed_landmarks(
+                        models[i], block, batches, self.landmark_fit, seed=seed, progress=progress
                     )
-                    for one, data, seed in zip(models, trains, seeds, strict=True)
-                ]
             options: dict[str, Any] = {
                 "task": self.task,
                 "folder": None if self.folder is None else Path(self.folder) / phase.folder,

@@ -73,8 +73,9 @@ def _placed(job: Job, resources: dict[str, float], gpus: float) -> tuple[Job, di
     needs: dict[str, float] = {"num_cpus": max(1, job.threads), "num_gpus": gpus if job.device == "cuda" else 0}
     for name, option, asked in (("CPU", "num_cpus", f"threads={job.threads}"), ("GPU", "num_gpus", "device='cuda'")):
         if needs[option] > resources.get(name, 0):
-            held = f"{resources.get(name, 0):g} {name}s in all"
-            raise ValueError(f"{asked} takes {needs[option]:g} {name}s a cell, but the Ray cluster has {held}")
+            raise ValueError(
+                f"{asked} needs {needs[option]:g} {name}s per cell, but the Ray cluster has {resources.get(name, 0):g}"
+            )
     return job, needs
 
 

@@ -171,6 +171,6 @@ def data_folder(given: Path | None) -> Path:
     named = os.environ.get("NYSTREAM_DATA")
     if not named:
         raise ValueError(
-            "where are the data sets? Give --data FOLDER, or set NYSTREAM_DATA; docs/data.md lists the files"
+            "the folder of data sets is missing: give --data FOLDER, or set NYSTREAM_DATA; see docs/data.md"
         )
     return Path(named)

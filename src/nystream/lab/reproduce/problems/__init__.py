@@ -15,5 +15,5 @@ def problem(task: str) -> PaperProblem:
     """The problem of a task."""
     if task not in TASKS:
         raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")
-    found: PaperProblem = import_module(f"nystream.lab.reproduce.problems.{task}").PROBLEM
-    return found
+    problem: PaperProblem = import_module(f"nystream.lab.reproduce.problems.{task}").PROBLEM
+    return problem

@@ -141,9 +141,9 @@ def comparisons(table: GroupTable) -> list[Comparison]:
     ]
 
 
-def headline(found: Sequence[Comparison]) -> list[Comparison]:
+def headline(items: Sequence[Comparison]) -> list[Comparison]:
     """CoNy-Fix and CoNy-Cont, also distilled, against Co, at every depth."""
-    return [item for item in found if item.part == "models" and (item.first.model, item.second.model) in HEADLINE]
+    return [item for item in items if item.part == "models" and (item.first.model, item.second.model) in HEADLINE]
 
 
 def _pairs(table: GroupTable) -> Iterator[tuple[str, str, str, Record, Record]]:

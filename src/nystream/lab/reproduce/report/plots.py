@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,46 +81,36 @@ def drawable(table: GroupTable) -> dict[str, Plot]:
     """Every plot that the records of a table allow, by name."""
     slug, title, metric = table.group.slug, table.group.title, table.metric
     plots = []
-    panels = _cost_panels(table)
     if len(table.cells) > 1:
-        plots.append(
-            Plot(
-                f"{slug}-costs",
-                f"{title}: {metric.title} against {' and '.join(name for name, _ in panels)}",
-                f"Score against cost, {metric.better}; log scales. Grey: full attention, vermilion: landmarks "
-                "that are means, blue: fixed landmarks. Filled: continual, hollow: over whole windows. Circles: one "
-                "block, squares: two; the number beside a name is the number of blocks.",
-                lambda figure: _costs(figure, table, panels),
-            )
+        panels = _cost_panels(table)
+        caption = (
+            f"Score against cost, {metric.better}; log scales. Grey: full attention, vermilion: landmarks that are "
+            "means, blue: fixed landmarks. Filled: continual, hollow: over whole windows. Circles: one block, squares: "
+            "two; the number beside a name is the number of blocks."
         )
-    found = compare.comparisons(table)
+        alt = f"{metric.title} against {' and '.join(name for name, _ in panels)}"
+        plots.append(Plot(f"{slug}-costs", f"{title}: {alt}", caption, partial(_costs, table, panels)))
+    comparisons = compare.comparisons(table)
     for name, what, parts in (
         ("differences", "paired differences", ("models", "baseline")),
         ("settings", "other settings minus the table's own", ("setting",)),
     ):
-        shared = _panels([item for item in found if item.part in parts])
-        if shared:
-            scales = " Each panel has its own scale." if len(shared) > 1 else ""
-            plots.append(
-                Plot(
-                    f"{slug}-{name}",
-                    f"{title}: {what}, with intervals",
-                    f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no "
-                    f"difference found. Hollow: no interval.{scales}",
-                    lambda figure, shared=shared, what=what: _differences(figure, table, shared, what),  # type: ignore[misc]
-                )
+        groups = _panels([item for item in comparisons if item.part in parts])
+        if groups:
+            caption = (
+                f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no difference "
+                "found. Hollow: no interval." + " Each panel has its own scale." * (len(groups) > 1)
             )
+            draw = partial(_differences, table, groups, what)
+            plots.append(Plot(f"{slug}-{name}", f"{title}: {what}, with intervals", caption, draw))
     if any(len(records) > 1 for records in _sweeps(table).values()):
-        plots.append(
-            Plot(
-                f"{slug}-landmarks",
-                f"{title}: {metric.title} against the number of landmarks",
-                f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
-                "landmarks; dotted: means over segments. The line is full attention. A whisker is the 95 % interval of "
-                "the paired difference to it; if it crosses the line, no difference was found.",
-                lambda figure: _landmarks(figure, table),
-            )
+        caption = (
+            f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
+            "landmarks; dotted: means over segments. The line is full attention. A whisker is the 95 % interval of the "
+            "paired difference to it; if it crosses the line, no difference was found."
         )
+        alt = f"{title}: {metric.title} against the number of landmarks"
+        plots.append(Plot(f"{slug}-landmarks", alt, caption, partial(_landmarks, table)))
     return {plot.name: plot for plot in plots}
 
 
@@ -179,7 +170,9 @@ def _cost_panels(table: GroupTable) -> list[tuple[str, Cost]]:
     return [operations]
 
 
-def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Cost]]) -> None:
+def _costs(table: GroupTable, panels: Sequence[tuple[str, Cost]], figure: Any) -> None:
+    from matplotlib.ticker import EngFormatter
+
     metric = table.metric
     figure.set_size_inches(4.9 * len(panels) if len(panels) > 1 else 6.0, 4.0)
     labels = []
@@ -190,21 +183,16 @@ def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Cost]]) -
             if x is None:
                 continue
             y, colour = metric.scale * record.score.mean, COLOURS[model]
+            fill = colour if model in CONTINUAL else PAGE
             axis.plot(
-                x,
-                y,
-                "o" if layers == 1 else "s",
-                color=colour,
-                markerfacecolor=colour if model in CONTINUAL else PAGE,
-                markersize=6.5,
-                markeredgewidth=1.4,
-                zorder=3,
-            )
+                x, y, "o" if layers == 1 else "s", color=colour, markerfacecolor=fill, markersize=6.5,
+                markeredgewidth=1.4, zorder=3,
+            )  # fmt: skip
             points.append((x, y, record.label if table.depths == [1] else f"{record.label} {layers}", colour))
         axis.set_xscale("log")
         axis.margins(0.14, 0.14)
         axis.set_xlabel(name)
-        axis.xaxis.set_major_formatter(lambda value, _: _short(value))
+        axis.xaxis.set_major_formatter(EngFormatter())
         axis.grid()
         labels.append((axis, points))
     figure.axes[0].set_ylabel(f"{metric.head}, {metric.better}")
@@ -213,7 +201,7 @@ def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Cost]]) -
         place(figure, axis, points)
 
 
-def _landmarks(figure: Any, table: GroupTable) -> None:
+def _landmarks(table: GroupTable, figure: Any) -> None:
     metric = table.metric
     sweeps = _sweeps(table)
     depths = sorted({layers for (_, layers), records in sweeps.items() if len(records) > 1})
@@ -256,7 +244,7 @@ def _landmarks(figure: Any, table: GroupTable) -> None:
     _title(figure, table.group.title)
 
 
-def _differences(figure: Any, table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str) -> None:
+def _differences(table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str, figure: Any) -> None:
     metric = table.metric
     written = [_lines(panel) for panel in panels]
     figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in written))
@@ -282,14 +270,14 @@ def _title(figure: Any, text: str) -> None:
     figure.suptitle(text, x=0.01, ha="left", fontsize=11, weight="bold")
 
 
-def _panels(found: Sequence[Comparison]) -> list[list[Comparison]]:
+def _panels(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
     """Comparisons by panel: those of one part and of similar size, because the largest would hide the others.
 
     Comparisons of one kind stay together, except single ones that are much larger than the others of their part.
     """
     panels: list[list[Comparison]] = []
     for part in ("models", "setting", "baseline"):
-        items = [item for item in found if item.part == part]
+        items = [item for item in comparisons if item.part == part]
         usual = _usual_reach(items)
         kinds: dict[tuple[str, bool], list[Comparison]] = {}
         for item in items:
@@ -318,8 +306,8 @@ def _usual_reach(items: Sequence[Comparison]) -> float:
 
 def _reach(items: Sequence[Comparison]) -> float:
     """The largest distance from 0 that an axis must show; 0 if all differences are rounding."""
-    found = [item.difference for item in items if not item.difference.same]
-    return max((abs(end) for by in found for end in (by.mean, by.low, by.high) if end is not None), default=0.0)
+    differences = [item.difference for item in items if not item.difference.same]
+    return max((abs(end) for by in differences for end in (by.mean, by.low, by.high) if end is not None), default=0.0)
 
 
 def _alike(one: float, other: float) -> bool:
@@ -353,13 +341,6 @@ def _sweeps(table: GroupTable) -> dict[tuple[str, int], dict[int, Record]]:
     """The records of each curve, by m."""
     models = [model for model, *_ in CURVES]
     return {key: table.sweep(*key) for key in table.trained() if key[0] in models}
-
-
-def _short(number: float) -> str:
-    for unit, size in (" G", 1e9), (" M", 1e6), (" k", 1e3):
-        if number >= size:
-            return f"{number / size:g}{unit}"
-    return f"{number:g}"
 
 
 def every(tables: Sequence[GroupTable]) -> list[Plot]:

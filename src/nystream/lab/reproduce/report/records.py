@@ -14,43 +14,20 @@ from nystream.lab.reproduce import paper
 
 PROTOCOLS = {"splits": "", "seeds": "", "filtered": "fault-filtered split"}
 TOKENS = {"paper": "", "lags": "tokens with lags"}
+PROVENANCE: Mapping[str, Any] = {"command": str, "commit": str, "hardware": dict}
+# The fields of a record: a type, several types, or several words.
+COMMON: Mapping[str, Any] = {
+    "name": str, "metric": tuple(paper.METRICS), "metrics": dict, "runs": list, "data": dict, **PROVENANCE,
+}  # fmt: skip
 CELL: Mapping[str, Any] = {
-    "task": tuple(paper.TASKS),
-    "model": tuple(paper.MODELS),
-    "layers": int,
-    "landmarks": (int, None),
-    "window": int,
-    "embed_dim": int,
-    "num_heads": int,
-    "pinv": str,
-    "pinv_ridge": float,
-    "method": str,
-    "learned": bool,
-    "distilled": bool,
-    "protocol": tuple(PROTOCOLS),
-    "tokens": tuple(TOKENS),
-    "stack": ("paper", "deep"),
-}
+    "task": tuple(paper.TASKS), "model": tuple(paper.MODELS), "layers": int, "landmarks": (int, None), "window": int,
+    "embed_dim": int, "num_heads": int, "pinv": str, "pinv_ridge": float, "method": str, "learned": bool,
+    "distilled": bool, "protocol": tuple(PROTOCOLS), "tokens": tuple(TOKENS), "stack": ("paper", "deep"),
+}  # fmt: skip
 OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_paper", "relative_corrected"), float)
 STEP: Mapping[str, Any] = {
-    "median_microseconds": float,
-    "relative": (float, None),
-    "bytes_per_stream": int,
-    "backend": str,
-    "command": str,
-    "commit": str,
-    "hardware": dict,
-}
-COMMON: Mapping[str, Any] = {
-    "name": str,
-    "metric": tuple(paper.METRICS),
-    "metrics": dict,
-    "runs": list,
-    "data": dict,
-    "command": str,
-    "commit": str,
-    "hardware": dict,
-}
+    "median_microseconds": float, "relative": (float, None), "bytes_per_stream": int, "backend": str, **PROVENANCE,
+}  # fmt: skip
 
 
 class RunKey(NamedTuple):

@@ -71,9 +71,9 @@ def _summary(groups: Sequence[GroupTable]) -> Iterator[Part]:
     yield Paragraph(INTRODUCTION)
     main = []
     for table in groups:
-        found = compare.comparisons(table)
-        baseline = [item for item in found if item.part == "baseline" and item.first.model == "co-fixed-single"]
-        if differences := compare.headline(found) + baseline:
+        items = compare.comparisons(table)
+        baseline = [item for item in items if item.part == "baseline" and item.first.model == "co-fixed-single"]
+        if differences := compare.headline(items) + baseline:
             main.append((table, differences))
     if main:
         yield tables.summary(main)
@@ -96,7 +96,7 @@ def _task(task: str, groups: Sequence[GroupTable], figures: bool) -> Section:
 
 def _parts(table: GroupTable, figures: bool) -> Iterator[Part]:
     plots = drawable(table) if figures else {}
-    title, found = table.group.title, compare.comparisons(table)
+    title, comparisons = table.group.title, compare.comparisons(table)
 
     def figure(name: str) -> Iterator[Figure]:
         plot = plots.get(f"{table.group.slug}-{name}")
@@ -104,8 +104,8 @@ def _parts(table: GroupTable, figures: bool) -> Iterator[Part]:
             yield Figure(plot.name, plot.alt, plot.caption)
 
     def differences(heading: str, *parts: str) -> Iterator[Part]:
-        if some := [item for item in found if item.part in parts]:
-            yield tables.differences(table, some, f"{title}: {heading}")
+        if items := [item for item in comparisons if item.part in parts]:
+            yield tables.differences(table, items, f"{title}: {heading}")
 
     yield tables.result(table)
     for name in paper.TASKS[table.group.task].metrics[1:]:

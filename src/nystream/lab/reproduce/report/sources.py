@@ -23,7 +23,7 @@ def sources(records: Iterable[Record]) -> tuple[str, ...]:
         if data.get("file"):
             digest = str(data.get("fingerprint", ""))[:12]  # of the contents: the file's own depends on its compression
             files[f"data: `{data['file']}`, hash of its tokens and targets {digest}"] = None
-    lines = [f"{where}: {'; '.join(map(_command, found.items()))}" for where, found in commands.items()]
+    lines = [f"{where}: {'; '.join(map(_command, counts.items()))}" for where, counts in commands.items()]
     return (*sorted(lines, key=lambda line: ("trained", "scored", "timed").index(line.partition(" ")[0])), *files)
 
 

@@ -59,24 +59,24 @@ def further(table: GroupTable, name: str) -> Grid:
     return Grid(f"{table.group.title}: {metric.title}", columns, tuple(rows))
 
 
-def differences(table: GroupTable, found: Sequence[Comparison], title: str) -> Grid:
+def differences(table: GroupTable, items: Sequence[Comparison], title: str) -> Grid:
     """One row per comparison, grouped by kind."""
     columns = (GridColumn(f"difference, {table.metric.change}", False), *DIFFERENCE)
     rows: list[GridRow] = []
-    for kind in dict.fromkeys(item.kind for item in found):
+    for kind in dict.fromkeys(item.kind for item in items):
         rows.append(GridRow((kind[0].upper() + kind[1:],), heading=True))
-        rows += [_difference(item) for item in found if item.kind == kind]
+        rows += [_difference(item) for item in items if item.kind == kind]
     return Grid(title, columns, tuple(rows))
 
 
-def summary(found: Sequence[tuple[GroupTable, Sequence[Comparison]]]) -> Grid:
+def summary(tables: Sequence[tuple[GroupTable, Sequence[Comparison]]]) -> Grid:
     """The main differences of every table."""
     columns = (GridColumn("difference", False), *DIFFERENCE)
     rows: list[GridRow] = []
-    for table, main in found:
+    for table, items in tables:
         metric = table.metric
         title = f"{table.group.title}: {metric.title}, {metric.change}, {metric.better}"
-        rows += [GridRow((title,), heading=True), *map(_difference, main)]
+        rows += [GridRow((title,), heading=True), *map(_difference, items)]
     return Grid("In short: paired differences", columns, tuple(rows))
 
 
@@ -93,15 +93,15 @@ def _difference(item: Comparison) -> GridRow:
 def sweep(table: GroupTable) -> Grid | None:
     """Scores against m for models with several; None if there are none. The best m on validation data is bold."""
     metric = table.metric
-    sweeps = {key: found for key in table.trained() if len(found := table.sweep(*key)) > 1}
+    sweeps = {key: sweep for key in table.trained() if len(sweep := table.sweep(*key)) > 1}
     if not sweeps:
         return None
-    landmarks = sorted({m for found in sweeps.values() for m in found})
+    landmarks = sorted({m for sweep in sweeps.values() for m in sweep})
     rows = []
-    for (model, layers), found in sweeps.items():
-        chosen = best(list(found.values()), metric.higher)
-        scores = {m: numbers.score(record.score, metric) for m, record in found.items()}
-        texts = (f"**{scores[m]}**" if found.get(m) is chosen else scores.get(m, MISSING) for m in landmarks)
+    for (model, layers), sweep in sweeps.items():
+        chosen = best(list(sweep.values()), metric.higher)
+        scores = {m: numbers.score(record.score, metric) for m, record in sweep.items()}
+        texts = (f"**{scores[m]}**" if sweep.get(m) is chosen else scores.get(m, MISSING) for m in landmarks)
         rows.append(GridRow((paper.MODELS[model], str(layers), *texts)))
     note = "Test scores; bold: the m with the best validation score, which is the one to choose."
     columns = (*LABELS, *(GridColumn(f"m = {m}") for m in landmarks))
