@@ -36,7 +36,7 @@ def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0
         >>> config = ns.ModelConfig(input_dim=3, output_dim=4, attention=attention)
         >>> teacher = ns.StreamModel(config)
         >>> data = ns.train.WindowData(torch.randn(10, 6, 3), torch.randint(4, (10,)))
-        >>> ns.train.distilled(data, teacher).y.shape  # the data's own classes, and the teacher's outputs
+        >>> ns.train.distilled(data, teacher).y.shape  # own classes, teacher's outputs
         torch.Size([10, 2, 4])
     """
     if not isinstance(data, WindowData | StreamData):
