@@ -244,6 +244,7 @@ def _run_phases(
     if not second:
         log(f"training for {plan}")
         return common.run(model, phases)
+    common.check([model], first.config, second[0].config)
     each = f"for each of {len(second)} blocks"
     tuned, many = second[0].config.epochs, len(second) > 1
     log(
