@@ -41,7 +41,7 @@ MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
 LANDMARK_TOKENS = 20_000
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 
-Log = Callable[[str], None]
+LogLine = Callable[[str], None]
 
 
 class Result(NamedTuple):
@@ -72,7 +72,7 @@ def train(
     settings: Settings,
     problem: Problem,
     folder: Path,
-    log: Log = print,
+    log: LogLine = print,
     show: bool | None = None,
     teacher: StreamModel | None = None,
 ) -> Result:
@@ -91,7 +91,7 @@ def train(
 
 
 def _train(
-    settings: Settings, problem: Problem, folder: Path, log: Log, show: bool | None, teacher: StreamModel | None
+    settings: Settings, problem: Problem, folder: Path, log: LogLine, show: bool | None, teacher: StreamModel | None
 ) -> Result:
     if teacher is not None:
         teaching.check(teacher, problem)
@@ -156,7 +156,7 @@ def _train(
 
 
 def evaluate(
-    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: Log = print
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
 ) -> dict[str, Scores]:
     """Streaming scores of a model on a source, and those of the baselines."""
     warm = warm_up(model.config, TrainConfig(short=problem.short))
@@ -234,7 +234,7 @@ def history(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _run_phases(
-    settings: Settings, common: Training, model: StreamModel, phases: Sequence[Phase], log: Log
+    settings: Settings, common: Training, model: StreamModel, phases: Sequence[Phase], log: LogLine
 ) -> StreamModel:
     landmarks = f", {settings.landmarks} landmarks" if model.config.blocks[0].low_rank else ""
     parameters = sum(x.numel() for x in model.parameters())
@@ -257,7 +257,7 @@ def _run_phases(
     return common.run(model, second)
 
 
-def _log_progress(folder: Path, phases: Sequence[Phase], log: Log) -> bool:
+def _log_progress(folder: Path, phases: Sequence[Phase], log: LogLine) -> bool:
     """Log that a run is resumed or finished; return whether it is finished."""
     scores, done, epochs = folder / SCORES, epochs_done(folder), sum(phase.config.epochs for phase in phases)
     if scores.is_file() and (folder / MODEL).is_dir():
@@ -274,7 +274,7 @@ def _log_progress(folder: Path, phases: Sequence[Phase], log: Log) -> bool:
     return False
 
 
-def _log_if_not_finite(output: Tensor, log: Log) -> None:
+def _log_if_not_finite(output: Tensor, log: LogLine) -> None:
     wrong = int((~output.isfinite()).any(1).sum())
     if wrong:
         log(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
