@@ -28,7 +28,7 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
-    patch.setattr(running, "FEWEST", 2)
+    patch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
     (folder / "data.csv").write_text("\n".join(rows(200)))
     assert main(["train", "data.csv", "--target", "total", "--variant", "co-cont", *SMALL]) == 0
     (folder / "clips").mkdir()

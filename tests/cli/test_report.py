@@ -68,7 +68,7 @@ def test_it_says_how_far_it_is(folder, monkeypatch, capsys):
 
 def test_tables_only_without_matplotlib(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or --no-plots"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or use --no-plots"):
         report("--plots", "pictures")
     assert names(Path()) == ["results"]
     report("--no-plots")
@@ -85,7 +85,7 @@ def test_without_scipy_the_extra_is_named(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        (["nowhere"], FileNotFoundError, "folder=nowhere is not there; nystream reproduce"),
+        (["nowhere"], FileNotFoundError, "folder=nowhere does not exist; nystream reproduce"),
         (["results/gtzan-1-full.json"], NotADirectoryError, "folder=results/gtzan-1-full.json is a file"),
         (["empty"], ValueError, "folder=empty has no results yet; nystream reproduce"),
         (["--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),

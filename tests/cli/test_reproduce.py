@@ -243,7 +243,7 @@ def test_what_the_end_needs_is_asked_for_before_training(reproduce, capsys, monk
 def test_without_data_it_says_where_to_put_them(reproduce, capsys, monkeypatch):
     monkeypatch.delenv("NYSTREAM_DATA")
     assert reproduce() == 2
-    assert "--data FOLDER, or NYSTREAM_DATA" in capsys.readouterr().err
+    assert "--data FOLDER, or set NYSTREAM_DATA" in capsys.readouterr().err
 
 
 def test_a_cluster_that_is_not_there(reproduce, capsys):

@@ -18,6 +18,7 @@ import torch
 from nystream.cli import main
 from nystream.data import run as running
 from nystream.models import StreamModel
+from nystream.train import recipe
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_run.py"))))
 SMALL, write, stamps, load, table, trained = (
@@ -33,7 +34,7 @@ SMALL, write, stamps, load, table, trained = (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "FEWEST", 2)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
 
 
 def test_a_table_becomes_a_run(capsys, tmp_path):
@@ -91,7 +92,7 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "fix_landmarks", stop)
+        patch.setattr(recipe, "fit_landmarks", stop)
         assert main(["train", *arguments, *SMALL]) == 130
         said = "2 epochs of training saved in runs/data; the same command resumes there"
         assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
@@ -105,7 +106,7 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
 def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):
     table()
     with monkeypatch.context() as patch:
-        patch.setattr(running, "fix_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
+        patch.setattr(recipe, "fit_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
         assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
     said = "2 epochs of training saved in runs/data; the same command resumes there"
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
@@ -121,7 +122,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     ],
 )
 def test_every_variant_has_the_same_budget(capsys, monkeypatch, tmp_path, variant, epochs, plan, lines):
-    monkeypatch.setattr(running, "MOST", 2)
+    monkeypatch.setattr(running, "MAX_UPDATES_PER_EPOCH", 2)
     table()
     out = trained(capsys, "data.csv", "--target", "total", "--variant", variant, "--epochs", str(epochs))
     assert f"training for {plan}\n" in out
@@ -189,7 +190,7 @@ def test_the_same_command_finds_its_run_again(capsys, refused):
     assert "already" not in first
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
     err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
-    assert "out=runs/data holds a run of other settings: horizon is 1 there and 3 here; give another folder" in err
+    assert "out=runs/data contains a run with other settings: horizon is 1 there and 3 here; give another folder" in err
 
 
 def test_a_run_that_lacks_a_newer_setting_goes_on(capsys, tmp_path):
@@ -208,7 +209,7 @@ def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     trained(capsys, *arguments)
     table(count=170)
     err = refused("train", *arguments, *SMALL, "--out", "runs/data")
-    assert f"out=runs/data holds a run on other data: {tmp_path / 'data.csv'} has changed since" in err
+    assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
     out = trained(capsys, *arguments)
     assert "runs/data holds a run of other settings or other data: this one goes to runs/data-2" in out
 
@@ -288,7 +289,10 @@ def test_gaps_and_missing_values(capsys, refused):
         (["data.csv", "--target", "time"], "target 'time' is the time column"),
         (["data.csv", "--target", "total,total"], "target 'total' is named more than once"),
         (["data.csv", "--target", "total", "--time-format", "%d"], "matches no column"),
-        (["data.csv", "--target", "total", "--window", "500"], "window=500 is too long: 127 tokens"),
+        (
+            ["data.csv", "--target", "total", "--window", "500"],
+            "too long for streams of at most 127 tokens",
+        ),
         (["data.csv", "--target", "total", "--horizon", "0"], "horizon=0 must be at least 1"),
         (["data.csv", "--target", "total", "--epochs", "0"], "epochs=0"),
         (["data.csv", "--target", "total", "--window", "0"], "window=0"),
@@ -316,7 +320,7 @@ def test_gaps_and_missing_values(capsys, refused):
         (["data.csv", "--target", "total", "--num-heads", "7"], "num_heads=7"),
         (["data.csv", "--target", "total", "--device", "tpu"], "device='tpu'"),
         (["data.csv", "--target", "total", "--background", "x"], "background='x' is for a folder of feature files"),
-        (["data.csv", "--target", "total", "--out", "full"], "out=full is there and holds no run"),
+        (["data.csv", "--target", "total", "--out", "full"], "out=full exists and is not a run"),
         (["--config", "none.toml"], "config=none.toml is not a file"),
         (["--config", "bad.toml"], "config=bad.toml cannot be used"),
         (["--config", "odd.yaml"], "unknown fields: colour"),

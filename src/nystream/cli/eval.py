@@ -15,10 +15,11 @@ from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
-from nystream.data.run import evaluate, plain_numbers
+from nystream.data.run import evaluate
 from nystream.data.run_folder import info_of
 from nystream.files import require_writable
 from nystream.live import models
+from nystream.train.log import plain_numbers
 
 
 @dataclass

@@ -11,10 +11,9 @@ from tyro.conf import Positional, arg
 from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
-from nystream.data.fix import with_landmarks
 from nystream.data.open_source import open_for
 from nystream.data.reader import Policy
-from nystream.data.run import evaluate
+from nystream.data.run import evaluate, with_landmarks
 from nystream.data.run_folder import info_of
 from nystream.live import models
 

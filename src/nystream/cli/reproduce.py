@@ -20,7 +20,7 @@ from nystream.cli.options import usual
 from nystream.lab.reproduce import store
 from nystream.lab.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
 from nystream.lab.reproduce.cluster import on_ray
-from nystream.lab.reproduce.job import Job, folder_of_data
+from nystream.lab.reproduce.job import Job, data_folder
 from nystream.lab.reproduce.problems import PaperProblem, problem
 from nystream.lab.reproduce.run import Outcome, Runner, baselines, left, one_by_one, run
 from nystream.lab.reproduce.steps import time_steps
@@ -162,7 +162,7 @@ class Reproduce:
         common: dict[str, Any] = {
             "splits": splits,
             "seeds": seeds,
-            "data": folder_of_data(self.data).resolve(),
+            "data": data_folder(self.data).resolve(),
             "work": self.work.resolve(),
             "device": _device(self.device, self.ray is not None),
             "command": self.command(),

@@ -16,11 +16,10 @@ from nystream.cli.options import usual
 from nystream.cli.scores import scores_table
 from nystream.cli.screen import console
 from nystream.config.checks import positive_int
-from nystream.data.budget import EPOCHS
 from nystream.data.open_source import open_source
 from nystream.data.reader import Policy
 from nystream.data.run import LANDMARKS, PLOTS, Result, epochs_done, resolved, train
-from nystream.data.run_folder import CONFIG, free_folder
+from nystream.data.run_folder import CONFIG, EPOCHS, free_folder
 from nystream.data.settings import Settings, TaskName, Variant, read_config
 from nystream.data.table import counted
 from nystream.live import models

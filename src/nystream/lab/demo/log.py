@@ -8,7 +8,7 @@ from rich.filesize import decimal
 
 from nystream.lab.demo.hours import WEEK, DemandStream, Tally
 
-HEAD = "   week  until (UTC)       truth   forecast  error so far  µs a step   memory"
+HEAD = "   week  until (UTC)       truth   forecast  error so far    µs/step   memory"
 
 
 def tell(stream: DemandStream, console: Console) -> Tally:

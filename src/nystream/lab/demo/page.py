@@ -29,7 +29,7 @@ from nystream.provenance import hardware
 
 SHOWN = 14 * 24  # hours of the plot
 EVERY = 6  # hours between two marks of forecasts
-COLUMNS = ("mse (1e-3)", "mean error, GW", "multiply-adds", "µs a step", "memory")
+COLUMNS = ("mse (1e-3)", "mean error, GW", "multiply-adds", "µs per step", "memory")
 STYLE = Path(__file__).with_name("page.css")
 BROAD, SLIM = 7.6, 4.4  # inches
 
@@ -156,7 +156,7 @@ def _costs(lines: Sequence[SummaryRow], width: float) -> Plot:
         axis.set_xscale("log")
         axis.margins(x=0.2)
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_xlabel("µs a step, whole model, one thread")
+        axis.set_xlabel("µs per step, whole model, one thread")
 
     return Plot(
         "demo-costs", "Time of a step", "The median time of a step of each model, side by side; log scale.", fill
