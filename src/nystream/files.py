@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 LOCK = ".lock"
 ABANDONED = 24 * 3600.0  # seconds after which a partial file counts as left behind where locks do not tell
@@ -61,6 +62,18 @@ def require_writable(name: str, path: Path) -> None:
             pass
     except OSError as error:
         raise OSError(f"{name}={path} cannot be written: {error.strerror}") from error
+
+
+def require_folder(name: str, folder: Path) -> None:
+    """Make a folder, and fail before the work, not after it, if nothing can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except FileExistsError as error:
+        raise NotADirectoryError(f"{name}={folder} is a file, but must be a folder") from error
+    except OSError as error:
+        raise OSError(f"{name}={folder} is not a folder that can be written to: {error.strerror}") from error
 
 
 @contextmanager

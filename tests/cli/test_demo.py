@@ -123,7 +123,7 @@ def test_the_table_is_there_whatever_becomes_of_the_page(capsys, monkeypatch):
 def test_more_weeks_than_there_are_are_told_of(capsys):
     assert main(["demo", "--plain", "--weeks", "100", "--epochs", "3"]) == 0
     said = capsys.readouterr().out
-    assert "weeks=100: 15.7 were held out" in said
+    assert "weeks=100: only 15.7 were held out" in said
     assert "   15.7  2024-12-31" in said
 
 
@@ -135,7 +135,7 @@ def test_q_while_the_first_model_learns_leaves_nothing_to_show(capsys, monkeypat
 
     monkeypatch.setattr(models, "train", train)
     assert main(QUICK) == 0
-    assert "Stopped before a model had learned" in capsys.readouterr().out
+    assert "Stopped before a model was trained" in capsys.readouterr().out
     assert not list((tmp_path / "demo").iterdir())
 
 

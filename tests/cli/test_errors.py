@@ -30,7 +30,7 @@ GENERAL, COMPLETION, DEMO, COSTS = "nystream", "nystream --completion", "nystrea
         ("demo --seconds x", DEMO, "--seconds: a number is needed, not 'x'"),
         ("demo --weeks", DEMO, "--weeks: a whole number is needed after it"),
         ("demo --weeks --plain", DEMO, "--weeks: a whole number is needed after it"),
-        ("demo --out", DEMO, "--out: PATH is needed after it"),
+        ("demo --out", DEMO, "--out: FOLDER is needed after it"),
         ("demo --plain=yes", DEMO, "--plain: no value is needed, not 'yes'"),
         ("demo more", DEMO, "unexpected argument 'more'"),
         ("demo --plain -- more", DEMO, "unexpected argument 'more'"),

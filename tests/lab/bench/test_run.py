@@ -7,7 +7,8 @@ import json
 import pytest
 from rich.console import Console
 
-from nystream.lab.bench import alone, plot, report, window
+from nystream.cli import bench_tables, screen
+from nystream.lab.bench import alone, plot, window
 from nystream.lab.bench.run import run
 from nystream.lab.bench.settings import PARTS, BenchSettings, SpeedTarget
 from nystream.lab.bench.sizes import ModelSizes
@@ -91,8 +92,7 @@ def test_the_tables_fit(record, width):
     slow |= {"ratio": 12_345.0, "bytes_per_stream": 123_400_000}
     targets = [SpeedTarget("a promise", 7.0, 6, True).to_dict(), SpeedTarget("another", 3.5, 3, False, "µs").to_dict()]
     console = Console(width=width, color_system=None, file=io.StringIO())
-    for part in report.lines(record | {"targets": targets}):
-        console.print(part)
+    screen.print_blocks(console, bench_tables.blocks(record | {"targets": targets}))
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
@@ -125,5 +125,5 @@ def test_without_the_package_the_table_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("nystream.lab.bench.model.installed", lambda package: None)
     record = run(BenchSettings(TINY, parts=("model",), rounds=1, backend="torch"))
     assert not [row for row in record["model"]["rows"] if row["name"].startswith("continual")]
-    notes = [note for _, _, notes in report.blocks(record) for note in notes]
-    assert "continual-inference: not here; pip install continual-inference" in notes
+    notes = [note for _, _, notes in bench_tables.blocks(record) for note in notes]
+    assert "continual-inference: not available; pip install continual-inference" in notes

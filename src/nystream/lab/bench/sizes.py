@@ -10,30 +10,23 @@ import torch
 from torch import Tensor, nn
 
 from nystream.config import AttentionConfig, ModelConfig
+from nystream.config.option import option
 from nystream.layers.attention import MultiheadAttention
 from nystream.models.stream_model import StreamModel
 
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """The sizes of a model; those of the GTZAN task unless told."""
+    """The sizes of a model; by default, those of the GTZAN task."""
 
-    window: int = 120
-    """Tokens n that a token attends to."""
-    embed_dim: int = 192
-    """Width of a token inside the model."""
-    num_heads: int = 16
-    """Heads, each embed_dim / num_heads wide."""
-    landmarks: int = 4
-    """Landmarks m of the low-rank variants."""
-    ff_dim: int = 192
-    """Inner width of the feed-forward."""
-    layers: int = 1
-    """Blocks; several form a deep stack."""
-    input_dim: int = 128
-    """Width of a token as it comes."""
-    output_dim: int = 10
-    """Width of an output."""
+    window: int = option(120, "Window length n, in tokens.")
+    embed_dim: int = option(192, "Width d of a token inside the model.")
+    num_heads: int = option(16, "Number of heads, each embed_dim / num_heads wide.")
+    landmarks: int = option(4, "Number of landmarks m of low-rank variants.")
+    ff_dim: int = option(192, "Inner width of the feed-forward part.")
+    layers: int = option(1, "Number of blocks; several form a deep stack.")
+    input_dim: int = option(128, "Width of an input token.")
+    output_dim: int = option(10, "Width of an output.")
 
     def attention(self, variant: str) -> AttentionConfig:
         return AttentionConfig(variant, self.embed_dim, self.num_heads, self.window, self.landmarks)
