@@ -39,7 +39,7 @@ def _attention(case: dict[str, Any]) -> Block:
         table.add_row(row["name"], *_step(row), _ratio(ratios.get(row["name"])), _size(row["bytes_per_stream"]))
     title = f"Attention alone, µs: n = {case['n']:,}, d = {case['d']}, {case['heads']} heads, m = {case['m']}"
     note = "ratio: time relative to the compiled step. q, k and v are given; one thread."
-    return title, table, [*_missing(case["skipped"]), note]
+    return title, table, [note]
 
 
 def _window(figures: dict[str, Any]) -> Block:
@@ -61,7 +61,7 @@ def _window(figures: dict[str, Any]) -> Block:
         "stream: memory per stream. formula: n (d + h m) numbers and the partial sums, as nystream.costs counts the "
         "state of model.step."
     )
-    return title, table, [*_missing(figures["skipped"]), note]
+    return title, table, [note]
 
 
 def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
@@ -125,7 +125,7 @@ def _streams(figures: dict[str, Any]) -> Block:
         "whichever is faster. stream: memory per stream."
     ]
     notes += [f"{row['streams']:,} streams were not measured: {row['why']}." for row in figures["skipped"]]
-    return f"Many streams: steps per second of all together, {figures['threads']} threads, co-fixed", table, notes
+    return f"Many streams: tokens per second of all together, {figures['threads']} threads, co-fixed", table, notes
 
 
 def _overhead(figures: dict[str, Any]) -> Block:

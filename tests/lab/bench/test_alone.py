@@ -35,13 +35,6 @@ def test_every_contender_is_in_the_table_with_its_error(monkeypatch, kernel_in_t
         assert row["bytes_per_stream"] > 0
 
 
-def test_without_the_kernel_the_row_says_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "nystream.stream.cpu.alone", None)
-    case = compare()
-    assert [row["name"] for row in case["rows"]] == [alone.RING, alone.EAGER, alone.EAGER_PARTIALS]
-    assert case["skipped"][0]["name"] == alone.KERNEL
-
-
 def test_a_kernel_that_is_wrong_stops_the_run(monkeypatch, kernel_in_torch):
     install(monkeypatch, type("Off", (kernel_in_torch,), {"off": 0.01}))
     with pytest.raises(check.WrongNumbersError, match="compiled, co-fixed"):
@@ -53,7 +46,7 @@ def test_the_references_are_those_of_the_library():
     for layer in (attn.q_proj, attn.k_proj, attn.v_proj, attn.out_proj):
         layer.weight.copy_(torch.eye(8))
         layer.bias.zero_()
-    x = torch.randn(TINY.window + alone.CHECKED, 8)
+    x = torch.randn(TINY.window + alone.NUM_CHECKED, 8)
     stream = x.view(-1, 1, 2, 4).expand(-1, 3, -1, -1)
     _, low_rank = alone.references(attn, stream)
     wanted = testing.reference_outputs(attn, x[None])[0, TINY.window :]

@@ -10,7 +10,7 @@ from rich.console import Console
 from nystream.cli import bench_tables, screen
 from nystream.lab.bench import alone, plot, window
 from nystream.lab.bench.run import run
-from nystream.lab.bench.settings import PARTS, BenchSettings, SpeedTarget
+from nystream.lab.bench.settings import PARTS, BenchSettings, target
 from nystream.lab.bench.sizes import ModelSizes
 
 TINY = ModelSizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
@@ -76,7 +76,7 @@ def test_targets_are_for_the_default_sizes(monkeypatch):
     assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}
     assert record["model"]["floor"]["reads"] == "the packed weights of the kernel"
     assert record["targets"] == []
-    monkeypatch.setattr(BenchSettings, "promised", True)
+    monkeypatch.setattr(BenchSettings, "has_targets", True)
     assert len(run(dataclasses.replace(settings, parts=("phases", "overhead")))["targets"]) == 2
 
 
@@ -90,7 +90,7 @@ def test_the_tables_fit(record, width):
     slow = record["model"]["rows"][0]
     slow |= {"median_microseconds": 123_456.0, "p99_microseconds": 123_456.0, "worst_microseconds": 1_234_567.0}
     slow |= {"ratio": 12_345.0, "bytes_per_stream": 123_400_000}
-    targets = [SpeedTarget("a promise", 7.0, 6, True).to_dict(), SpeedTarget("another", 3.5, 3, False, "µs").to_dict()]
+    targets = [target("a promise", 7.0, 6), target("another", 3.5, 3, False, "µs")]
     console = Console(width=width, color_system=None, file=io.StringIO())
     screen.print_blocks(console, bench_tables.blocks(record | {"targets": targets}))
     text = console.file.getvalue()
