@@ -183,7 +183,7 @@ class _Lines:
         first.said, first.line = now, line
 
     def _where(self) -> str:
-        count = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        count = f"{self.done:,.0f}" if self.total is None else f"{self.done:,.0f} of {self.total:,}"
         return f"{self.outer._where()}; {self.what}: {count}" if self.outer else f"{self.what}: {count}"
 
     def _outermost(self) -> _Lines:

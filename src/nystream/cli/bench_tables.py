@@ -81,7 +81,7 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
         "own window."
     )
     for depth in sorted({row["blocks"] for row in figures["rows"]}):
-        table = new_table(("contender",), (*STEP, "ratio", "state"))
+        table = new_table(("contender",), (*STEP, "ratio", "state"), first="")
         for row in figures["rows"]:
             if row["blocks"] == depth:
                 cells = (*_step(row), _ratio(row["ratio"]), _size(row["bytes_per_stream"]))

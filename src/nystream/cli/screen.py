@@ -28,11 +28,11 @@ def console(plain: bool = False) -> Console:
     return output
 
 
-def new_table(left: Iterable[str], right: Iterable[str]) -> Table:
-    """An empty table with columns aligned to the left, the first in bold, then columns of numbers."""
+def new_table(left: Iterable[str], right: Iterable[str], first: str = "bold") -> Table:
+    """An empty table with columns aligned to the left, then columns of numbers. `first` is the first one's style."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, name in enumerate(left):
-        table.add_column(name, style="bold" if place == 0 else None, no_wrap=True)
+        table.add_column(name, style=first if place == 0 else None, no_wrap=True)
     for name in right:
         table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -1,8 +1,5 @@
 """Attention alone: checked against the reference, whatever runs it."""
 
-import sys
-from types import ModuleType
-
 import pytest
 import torch
 
@@ -14,19 +11,13 @@ from nystream.lab.bench.sizes import ModelSizes, build_attention
 TINY = ModelSizes(window=7, embed_dim=8, num_heads=2, landmarks=3)
 
 
-def install(monkeypatch, kernel):
-    module = ModuleType("nystream.stream.cpu.alone")
-    module.AttentionKernel = kernel
-    monkeypatch.setitem(sys.modules, "nystream.stream.cpu.alone", module)
-
-
 def compare():
     with torch.inference_mode():
         return alone.compare(TINY, BenchSettings(sizes=TINY, rounds=2), lambda: None)
 
 
 def test_every_contender_is_in_the_table_with_its_error(monkeypatch, kernel_in_torch):
-    install(monkeypatch, kernel_in_torch)
+    monkeypatch.setattr("nystream.stream.cpu.alone.AttentionKernel", kernel_in_torch)
     case = compare()
     assert [row["name"] for row in case["rows"]] == [alone.RING, alone.EAGER, alone.EAGER_PARTIALS, alone.KERNEL]
     for row in case["rows"]:
@@ -36,7 +27,7 @@ def test_every_contender_is_in_the_table_with_its_error(monkeypatch, kernel_in_t
 
 
 def test_a_kernel_that_is_wrong_stops_the_run(monkeypatch, kernel_in_torch):
-    install(monkeypatch, type("Off", (kernel_in_torch,), {"off": 0.01}))
+    monkeypatch.setattr("nystream.stream.cpu.alone.AttentionKernel", type("Off", (kernel_in_torch,), {"off": 0.01}))
     with pytest.raises(check.WrongNumbersError, match="compiled, co-fixed"):
         compare()
 
