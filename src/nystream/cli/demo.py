@@ -16,7 +16,7 @@ from nystream.cli.screen import fitting, new_table
 from nystream.config.option import option
 from nystream.interrupts import Interrupts
 from nystream.lab.bench.timing import threads
-from nystream.lab.demo import log, models, page, screen, summary
+from nystream.lab.demo import models, page, screen, summary
 from nystream.lab.demo.hours import WEEK, DemandStream, Tally
 from nystream.lab.demo.summary import SummaryRow
 from nystream.lab.demo.terminal import Keyboard, Quit, taken
@@ -110,7 +110,7 @@ class Demo:
             return lines, Tally()
         # Terminals that cannot be redrawn, or have no braille, get a log.
         if self.plain or not console.is_interactive or not console.encoding.startswith("utf"):
-            return lines, log.tell(stream, console)
+            return lines, screen.tell(stream, console)
         return lines, screen.follow(stream, console, self.seconds, keyboard)
 
     def _announce(self, problem: DemandForecast, console: Console, keyboard: Keyboard) -> None:
