@@ -50,7 +50,7 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
         (["--json", "no/such/folder/a.json"], "json="),
         (["--json", "."], "json=. is a folder, but must be a file"),
         (["--json", f"{'a' * 300}.json"], ".json cannot be written: File name too long"),
-        (["--json", os.devnull], f"json={os.devnull} is there and is no file that may be written over"),
+        (["--json", os.devnull], f"json={os.devnull} exists and is not a file that can be overwritten"),
         (["--plot", "/"], "plot=/ is a folder, but must be a file"),
         (["--plot", f"{'a' * 300}.png"], ".png cannot be written: File name too long"),
         (["--plot", "a.png", "--parts", "phases"], "plot=a.png"),
@@ -73,7 +73,7 @@ def test_a_file_that_may_not_be_written_stops_it_before_anything_is_measured(cap
     path.write_text("kept")
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write over anything
     assert main(["bench", *TINY, "--json", str(path)]) == 2
-    assert f"json={path} is there and is no file that may be written over" in capsys.readouterr().err
+    assert f"json={path} exists and is not a file that can be overwritten" in capsys.readouterr().err
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("kept.json", "kept")]
 
 

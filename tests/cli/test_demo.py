@@ -60,10 +60,10 @@ def untrained(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_it_runs_to_the_end_in_a_pipe(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(progress, "SHORT", -1.0)
+    monkeypatch.setattr(progress, "MIN_REPORTED", -1.0)
     assert main(QUICK) == 0
     said, told = capsys.readouterr()
-    for words in ("full, window recomputed", "low-rank, fixed landmarks", "persistence", "ridge", "µs a step"):
+    for words in ("full, window recomputed", "low-rank, fixed landmarks", "persistence", "ridge", "µs per step"):
         assert words in said
     assert max(len(line) for line in (said + told).splitlines()) <= 80
     assert "nystream demo --weeks 1 --epochs 3" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
@@ -173,7 +173,7 @@ def test_a_screen_without_braille_is_a_log(monkeypatch):
     monkeypatch.setattr(screen, "follow", follow)
     assert main(["demo", "--weeks", "1", "--epochs", "3"]) == 0
     said = out.buffer.getvalue().decode("latin-1")
-    assert "µs a step" in said
+    assert "µs per step" in said
     assert "\x1b[?1049h" not in said
 
 

@@ -16,7 +16,7 @@ from io import StringIO
 from typing import Any, NoReturn
 
 from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
-from nystream.progress import spoken
+from nystream.progress import logged_to_stderr
 from nystream.version import __version__
 
 # package -> the extra that installs it
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _stopped_at_once():
             job = _chosen([arg for arg in args if arg != "--debug"])
-        with terminable(), spoken():
+        with terminable(), logged_to_stderr():
             job()
             sys.stdout.flush()
     except KeyboardInterrupt as stop:

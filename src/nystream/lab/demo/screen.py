@@ -20,7 +20,7 @@ MARK_HOURS = 6  # between two marks of past forecasts
 AHEAD = 2  # columns of dots between the truth and the forecast of the next hour
 MIN_ERROR_SCALE = 0.01  # of the lower chart, relative to demand
 NOW, PAST = "●", "○"
-LOG_HEAD = "   week  until (UTC)       truth   forecast  mean error  µs per step   memory"
+LOG_HEAD = "   week  until (UTC)          truth   forecast  mean error  µs per step   memory"
 
 
 def follow(stream: DemandStream, console: Console, seconds: float, keyboard: Keyboard) -> Tally:
