@@ -1,4 +1,4 @@
-"""Online action detection on THUMOS14: the videos of the data set, from either of two public forms of their features.
+"""Online action detection on THUMOS14, from either of two public sets of features.
 
 videos = load("thumos14_i3d_pca256_i8.npz")
 train, valid, test = videos.split(seed=0)

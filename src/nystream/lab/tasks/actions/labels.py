@@ -1,4 +1,4 @@
-"""The 22 columns in which every frame of THUMOS14 is labelled, and the targets that they become."""
+"""The 22 columns of the labels of THUMOS14, and the targets made from them."""
 
 from __future__ import annotations
 
@@ -9,39 +9,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+# fmt: off
 CLASSES = (
-    "Background",
-    "BaseballPitch",
-    "BasketballDunk",
-    "Billiards",
-    "CleanAndJerk",
-    "CliffDiving",
-    "CricketBowling",
-    "CricketShot",
-    "Diving",
-    "FrisbeeCatch",
-    "GolfSwing",
-    "HammerThrow",
-    "HighJump",
-    "JavelinThrow",
-    "LongJump",
-    "PoleVault",
-    "Shotput",
-    "SoccerPenalty",
-    "TennisSwing",
-    "ThrowDiscus",
-    "VolleyballSpiking",
-    "Ambiguous",
+    "Background", "BaseballPitch", "BasketballDunk", "Billiards", "CleanAndJerk", "CliffDiving", "CricketBowling",
+    "CricketShot", "Diving", "FrisbeeCatch", "GolfSwing", "HammerThrow", "HighJump", "JavelinThrow", "LongJump",
+    "PoleVault", "Shotput", "SoccerPenalty", "TennisSwing", "ThrowDiscus", "VolleyballSpiking", "Ambiguous",
 )
+# fmt: on
 BACKGROUND, AMBIGUOUS = 0, 21
 
 
 def targets(labels: NDArray[Any], where: str) -> Tensor:
-    """Zeros and ones [T, 22] as floats, NaN in all columns of the ambiguous frames: nobody learns or scores them."""
+    """Labels [T, 22] as floats, with NaN in ambiguous frames, which are neither trained on nor scored."""
     width = len(CLASSES)
     if labels.ndim != 2 or labels.shape[1] != width:
         raise ValueError(
-            f"{where} has labels {list(labels.shape)}, but they must be [T, {width}], a column for a class"
+            f"{where} has labels {list(labels.shape)}, but they must be [T, {width}], one column per class"
         )
     if labels.dtype.kind not in "biuf" or not bool(((labels == 0) | (labels == 1)).all()):
         raise ValueError(f"{where} has labels that are not all zeros and ones")

@@ -1,4 +1,4 @@
-"""The videos of the data set: those to learn from and those to be tested on."""
+"""The training and test videos of THUMOS14."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nystream.train import StreamData
 
 @dataclass(frozen=True)
 class Videos:
-    """Some videos as streams of tokens, with the actions of every token: floats [T, 22], NaN where ambiguous."""
+    """Videos as streams of tokens, with the actions of every token: floats [T, 22], NaN where ambiguous."""
 
     names: tuple[str, ...]
     data: StreamData
@@ -23,13 +23,13 @@ class Videos:
             raise ValueError(f"names has {len(self.names)} videos, but data has {len(self.data)}")
 
     def subset(self, index: Sequence[int]) -> Videos:
-        """Some of the videos, by number."""
+        """Select videos by index."""
         return Videos(tuple(self.names[i] for i in index), self.data.subset(index))
 
 
 @dataclass(frozen=True)
 class Actions:
-    """THUMOS14. Its authors call the training videos "validation": those of their training set hold one action each."""
+    """THUMOS14. Its authors call these training videos "validation": their training set has clips of one action."""
 
     train: Videos
     test: Videos
@@ -37,12 +37,12 @@ class Actions:
     classes: tuple[str, ...] = CLASSES
 
     def split(self, seed: int, valid: float = 0.15) -> tuple[StreamData, StreamData, StreamData]:
-        """Train, valid, test: a share of the training videos, drawn by seed, is set aside to select models by."""
-        train, held = self.split_videos(seed, valid)
-        return train.data, held.data, self.test.data
+        """Train, valid and test data: a random share of the training videos is set aside for validation."""
+        train, validation = self.split_videos(seed, valid)
+        return train.data, validation.data, self.test.data
 
     def split_videos(self, seed: int, valid: float = 0.15) -> tuple[Videos, Videos]:
-        """The training videos that are left to learn from and those set aside, each in the order of the file."""
+        """The training and validation videos, each in the order of the file."""
         count = len(self.train.names)
         cut = round(valid * count) if 0.0 < valid < 1.0 else 0
         if not 0 < cut < count:

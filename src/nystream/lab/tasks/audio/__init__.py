@@ -1,4 +1,4 @@
-"""Genres of music (GTZAN): a token for every quarter of a second of a track, one genre for the whole."""
+"""Music genres (GTZAN): one token per quarter of a second, one genre per track."""
 
 from nystream.lab.tasks.audio.baseline import mean_token_accuracy
 from nystream.lab.tasks.audio.embed import Embedder, VGGish, YAMNet, parameters_of

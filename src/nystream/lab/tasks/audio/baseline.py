@@ -1,17 +1,14 @@
-"""What the order of the tokens must beat: logistic regression on the mean token of a track."""
+"""The baseline: logistic regression on the mean token of a track."""
 
 from __future__ import annotations
 
 from nystream.lab.tasks.audio.splits import Split
 
-STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the data against the penalty on the weights: C
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C: weight of the data relative to the penalty
 
 
 def mean_token_accuracy(split: Split) -> dict[str, float]:
-    """Validation and test accuracy of logistic regression on the mean token, its penalty chosen on validation.
-
-    Scaled by the training part alone. C is the chosen strength.
-    """
+    """Validation and test accuracy of logistic regression on the mean token, with C chosen on validation data."""
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
@@ -21,10 +18,10 @@ def mean_token_accuracy(split: Split) -> dict[str, float]:
             "logistic regression needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
         ) from error
     (x, y), (x_valid, y_valid), (x_test, y_test) = ((part.x.mean(1).numpy(), part.y.numpy()) for part in split)
-    found: dict[str, float] = {}
+    best: dict[str, float] = {}
     for strength in STRENGTHS:
         model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000)).fit(x, y)
         valid = float(model.score(x_valid, y_valid))
-        if not found or valid > found["valid"]:
-            found = {"valid": valid, "test": float(model.score(x_test, y_test)), "C": strength}
-    return found
+        if not best or valid > best["valid"]:
+            best = {"valid": valid, "test": float(model.score(x_test, y_test)), "C": strength}
+    return best

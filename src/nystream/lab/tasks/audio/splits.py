@@ -1,4 +1,4 @@
-"""Splits of tracks into training, validation and test parts that share no music."""
+"""Splits of tracks into training, validation and test parts that have no recording in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALIDATION_FOLDS = 5  # a fifth of the rest for validation
 
 
 class Split(NamedTuple):
-    """The three parts: to learn from, to choose by, to score once."""
+    """Training, validation and test data."""
 
     train: WindowData
     valid: WindowData
@@ -24,7 +24,7 @@ class Split(NamedTuple):
 def stratified(
     y: NDArray[Any], copies: NDArray[Any], genres: tuple[str, ...], count: int, seed: int
 ) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """Indices of the three parts, `count` times: every genre in its share, all copies of a track in one part."""
+    """Indices of the three parts of `count` splits, stratified by genre, with all copies of a track in one part."""
     if not 1 <= count <= FOLDS:
         raise ValueError(f"count is {count}, but must be 1 to {FOLDS}: the test parts have no track in common")
     for number, genre in enumerate(genres):
@@ -39,8 +39,8 @@ def stratified(
         ) from error
     outer = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
     inner = StratifiedGroupKFold(VALIDATION_FOLDS, shuffle=True, random_state=seed)
-    found = []
+    splits = []
     for rest, test in list(outer.split(y, y, copies))[:count]:
         train, valid = next(inner.split(rest, y[rest], copies[rest]))
-        found.append((rest[train], rest[valid], test))
-    return found
+        splits.append((rest[train], rest[valid], test))
+    return splits

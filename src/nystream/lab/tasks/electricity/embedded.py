@@ -1,4 +1,4 @@
-"""A small real series that comes with the package, for demonstrations and tests."""
+"""A small real series that comes with the package, for the demo and the tests."""
 
 from __future__ import annotations
 
