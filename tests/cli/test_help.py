@@ -69,7 +69,7 @@ def test_of_completion_how_to_use_it(capsys, words):
 
 def test_a_word_that_is_no_command_has_no_help(capsys):
     assert main(["serv", "--help"]) == 2
-    assert capsys.readouterr().err.startswith("nystream: error: there is no command 'serv'")
+    assert capsys.readouterr().err.startswith("nystream: error: unknown command 'serv'")
 
 
 def test_in_a_pipe_that_knows_only_ascii(monkeypatch):

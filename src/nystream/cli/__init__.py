@@ -117,9 +117,9 @@ def _chosen(args: list[str]) -> Callable[[], object]:
     if first in help_flags:
         return partial(_print, helps.general())
     if first.startswith("-"):
-        raise UsageError(f"there is no option {first}{nearest(first, OPTIONS)}")
-    guess = nearest(first, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
-    raise UsageError(f"there is no command {first!r}{guess}")
+        raise UsageError(f"unknown option {first}{nearest(first, OPTIONS)}")
+    guess = nearest(first, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
+    raise UsageError(f"unknown command {first!r}{guess}")
 
 
 def _parsed(name: str, words: list[str]) -> Any:
@@ -144,7 +144,7 @@ def _completion(shells: list[str]) -> Callable[[], object]:
     from nystream.cli.errors import UsageError
 
     if len(shells) != 1 or shells[0] not in SCRIPTS:
-        raise UsageError("bash or zsh is needed", "nystream --completion")
+        raise UsageError("needs bash or zsh", "nystream --completion")
     script = SCRIPTS[shells[0]]()
 
     def show() -> None:

@@ -17,7 +17,7 @@ FILES = "FILES"  # the shell completes file names
 BASH = """\
 # To use this: source <(nystream --completion bash)
 _nystream() {
-    local current=${COMP_WORDS[COMP_CWORD]} command= option= place=0 found= index word
+    local current=${COMP_WORDS[COMP_CWORD]} command= option= place=0 candidates= index word
     for ((index = 1; index < COMP_CWORD; index++)); do
         word=${COMP_WORDS[index]}
         if [[ $word == = ]]; then continue # bash splits --option=value at the sign
@@ -27,13 +27,13 @@ _nystream() {
         else place=$((place + 1)); fi
     done
     [[ $current == = ]] && current=
-    if [[ -n $option ]]; then found=$(_nystream_values "$command" "$option")
-    elif [[ $current == -* ]]; then found=$(_nystream_options "$command")
-    else found=$(_nystream_places "$command" $place); fi
+    if [[ -n $option ]]; then candidates=$(_nystream_values "$command" "$option")
+    elif [[ $current == -* ]]; then candidates=$(_nystream_options "$command")
+    else candidates=$(_nystream_places "$command" $place); fi
     COMPREPLY=()
-    [[ $found == FILES ]] && return # with no candidates, bash completes file names
+    [[ $candidates == FILES ]] && return # with no candidates, bash completes file names
     compopt +o default +o bashdefault 2> /dev/null
-    COMPREPLY=($(compgen -W "$found" -- "$current"))
+    COMPREPLY=($(compgen -W "$candidates" -- "$current"))
 }
 
 _nystream_options() {

@@ -84,8 +84,7 @@ class Costs:
                 sys.stdout.write(text)
                 return
             files.write_text(self.json, text)
-        found = [printed_table(record)] if self.table else blocks(record)
-        screen.print_blocks(screen.console(self.plain), found)
+        screen.print_blocks(screen.console(self.plain), [printed_table(record)] if self.table else blocks(record))
 
     def record(self) -> dict[str, Any]:
         """All numbers that are printed, as plain values."""

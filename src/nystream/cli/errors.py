@@ -44,16 +44,16 @@ def explain(options: Sequence[Option], words: Iterable[str]) -> str:
             flag, equals, value = word.partition("=")
             flag = flag.replace("_", "-")
             if flag not in by_flag:
-                return f"there is no option {flag}{nearest(flag, by_flag)}"
+                return f"unknown option {flag}{nearest(flag, by_flag)}"
             option = by_flag[flag]
             if equals and not option.takes_value:
-                return f"{flag}: no value is needed, not {value!r}"
+                return f"{flag} takes no value, but got {value!r}"
             if option.takes_value and not equals:
                 if not left or _is_flag(left[0]):
-                    return f"{flag}: {option.needs} is needed after it"
+                    return f"{flag} needs {option.needs}"
                 value = left.popleft()
         if option.takes_value and not option.accepts(value):
-            return f"{option.label}: {option.needs} is needed, not {value!r}"
+            return f"{option.label} needs {option.needs}, not {value!r}"
         given.add(option.label)
     return _missing(option for option in options if option.required and option.label not in given)
 

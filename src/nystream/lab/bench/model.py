@@ -46,7 +46,7 @@ def model(settings: BenchSettings, advance: Advance) -> Part:
         for contender in contenders
     ]
 
-    def floor_of(job: str) -> dict[str, float]:
+    def floor_of(job: str) -> dict[str, Any]:
         seconds = times[job].median
         return {
             "bytes": nbytes[job],
@@ -55,7 +55,7 @@ def model(settings: BenchSettings, advance: Advance) -> Part:
             "pool_over_floor": times[POOL].median / seconds,
         }
 
-    floors = {"reads": what, **floor_of(READ_WEIGHTS), "with_state": floor_of(READ)}
+    floors: dict[str, Any] = {"reads": what, **floor_of(READ_WEIGHTS), "with_state": floor_of(READ)}
     targets = []
     if settings.has_targets and pool.backend == "numba":
         ratios = {row["name"]: row["ratio"] for row in rows}

@@ -41,8 +41,8 @@ def window(settings: BenchSettings, advance: Advance) -> Part:
         times = measure(jobs, settings.rounds, lambda: advance(0.5))
         rows.append(_row(what, times, contenders))
     targets = [target(f"n = 16,384 against n = 128, {row['name']}", row["ratio"], 1.3, False) for row in rows]
-    sizes = {"d": LARGE.embed_dim, "heads": LARGE.num_heads, "m": LARGE.landmarks}
-    return {**sizes, "backend": backend, "rows": rows}, targets if backend == "numba" else []
+    figures = {"d": LARGE.embed_dim, "heads": LARGE.num_heads, "m": LARGE.landmarks, "backend": backend, "rows": rows}
+    return figures, targets if backend == "numba" else []
 
 
 def _row(what: str, times: dict[str, Times], contenders: dict[int, Contender]) -> dict[str, Any]:
