@@ -27,8 +27,8 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
     for name in ("window recompute", "ring KV + SDPA", "continual-inference", "nystream torch", "nystream pool"):
         assert name in out
     found = json.loads(json_path.read_text())
-    assert found["command"].startswith("nystream bench --window 8 --embed-dim 8 --num-heads 2")
-    assert f"--parts model --rounds 3 --backend torch --json {json_path}" in found["command"]
+    assert found["command"].startswith("nystream bench --parts model --window 8 --embed-dim 8 --num-heads 2")
+    assert f"--rounds 3 --backend torch --json {json_path}" in found["command"]
     assert found["command"].endswith("--quick")
     assert {"commit", "hardware", "settings", "model", "targets"} < set(found)
     assert found["settings"]["rounds"] == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,7 @@ from tyro.conf import OmitArgPrefixes
 
 from nystream import plotting, provenance
 from nystream.cli import bench_tables, screen
-from nystream.cli.options import plain_option
+from nystream.cli.options import plain_option, typed
 from nystream.config.option import option
 from nystream.files import require_writable
 from nystream.lab.bench import plot as plots
@@ -70,12 +69,13 @@ class Bench:
             plotting.require_for(self.plot)
             if not {"model", "streams"} & set(settings.parts):
                 raise ValueError(f"plot={self.plot} needs the part model or streams, but parts={self.parts}")
+        command = typed(["nystream", "bench"], self)
         figures = run(settings, show=False if self.plain else None)
         # Files first: the reader of the tables may close the pipe before their end.
         if self.json is not None:
-            provenance.write(self.json, self.command(), figures)
+            provenance.write(self.json, command, figures)
         if self.plot is not None:
-            plots.draw(provenance.header(self.command()) | figures, self.plot)
+            plots.draw(provenance.header(command) | figures, self.plot)
         console = screen.console(self.plain)
         hardware = provenance.hardware()
         console.print(
@@ -86,15 +86,6 @@ class Bench:
         screen.print_blocks(console, bench_tables.blocks(figures))
         if not figures["targets"]:
             console.print("No targets: they are set for the default sizes and the compiled backend.", style="dim")
-
-    def command(self) -> str:
-        """The command that was typed, without options that have their defaults."""
-        words = ["nystream", "bench"]
-        given, defaults = ({**vars(bench.sizes), **vars(bench)} for bench in (self, Bench()))
-        for name, value in given.items():
-            if name != "sizes" and value != defaults[name]:
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return shlex.join(words)
 
 
 def numbers(name: str, text: str) -> tuple[int, ...]:

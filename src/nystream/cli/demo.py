@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nystream import files, plotting
+from nystream.cli.options import typed
 from nystream.cli.screen import console as standard_output
 from nystream.cli.screen import fitting, new_table
 from nystream.config.option import option
@@ -62,16 +63,10 @@ class Demo:
             if not tally.hours:
                 console.print("Stopped before the stream began: no page was written, and the steps were not timed.")
                 return
-            text = page.render(lines, tally, notes, self.command())
+            command = typed(["nystream", "demo"], self, skip=("seconds", "out", "plain"))
+            text = page.render(lines, tally, notes, command)
             files.write_text(report, text)
             console.print(f"wrote {report}", highlight=False, soft_wrap=True)
-
-    def command(self) -> str:
-        words = ["nystream demo"]
-        for name in ("weeks", "epochs", "seed"):
-            if getattr(self, name) != getattr(Demo, name):
-                words.append(f"--{name} {getattr(self, name)}")
-        return " ".join(words)
 
     def _checked(self) -> Path:
         """The path of the page. Whatever is needed at the end is checked now, not after a minute of training."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,6 +91,21 @@ def overriding(config: type) -> Callable[[type], type]:
         return command
 
     return add
+
+
+def typed(words: Sequence[str], command: Any, skip: Collection[str] = ()) -> str:
+    """The command line of a command, without options that have their defaults and without those in `skip`."""
+
+    def flags(part: Any) -> Iterator[str]:
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if dataclasses.is_dataclass(value):
+                yield from flags(value)
+            elif field.name not in skip and value != field.default:
+                yield f"--{'no-' if value is False else ''}{field.name.replace('_', '-')}"
+                yield from () if isinstance(value, bool) else (str(value),)
+
+    return shlex.join([*words, *flags(command)])
 
 
 def options_of(command: type) -> list[Option]:

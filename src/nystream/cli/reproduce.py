@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ import torch
 from tyro.conf import Positional
 
 from nystream.cli.bench import numbers
-from nystream.cli.options import plain_option
+from nystream.cli.options import plain_option, typed
 from nystream.config.option import option, option_of
 from nystream.data.settings import Settings
 from nystream.data.table import counted
@@ -245,12 +244,8 @@ class Reproduce:
 
     def command(self) -> str:
         """The command that was typed, without options that do not affect the results."""
-        words, usual = ["nystream", "reproduce", self.task], Reproduce(self.task)
-        for name, value in vars(self).items():
-            if name not in ("task", "data", "results", "work", "plain", "again") and value != getattr(usual, name):
-                words.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
-                words += [] if isinstance(value, bool) else [str(value)]
-        return shlex.join(words)
+        hidden = ("task", "data", "results", "work", "plain", "again")
+        return typed(["nystream", "reproduce", self.task], self, hidden)
 
 
 def _say(outcome: Outcome) -> None:

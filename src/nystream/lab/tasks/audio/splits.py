@@ -1,4 +1,4 @@
-"""Splits of tracks into training, validation and test parts that have no recording in common."""
+"""Splits of tracks into parts that have no recording in common, and a baseline on them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nystream.train import WindowData
 
 FOLDS = 10  # a tenth of the tracks for testing
 VALIDATION_FOLDS = 5  # a fifth of the rest for validation
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # C: weight of the data relative to the penalty
 
 
 class Split(NamedTuple):
@@ -31,12 +32,9 @@ def stratified(
         different = len(np.unique(copies[y == number]))
         if different < FOLDS:
             raise ValueError(f"genre {genre!r} has {different} different tracks, but a split needs {FOLDS} or more")
-    try:
-        from sklearn.model_selection import StratifiedGroupKFold
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "splitting needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
-        ) from error
+    _require("splitting")
+    from sklearn.model_selection import StratifiedGroupKFold
+
     outer = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
     inner = StratifiedGroupKFold(VALIDATION_FOLDS, shuffle=True, random_state=seed)
     splits = []
@@ -44,3 +42,29 @@ def stratified(
         train, valid = next(inner.split(rest, y[rest], copies[rest]))
         splits.append((rest[train], rest[valid], test))
     return splits
+
+
+def mean_token_accuracy(split: Split) -> dict[str, float]:
+    """Validation and test accuracy of logistic regression on the mean token, with C chosen on validation data."""
+    _require("logistic regression")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    (x, y), (x_valid, y_valid), (x_test, y_test) = ((part.x.mean(1).numpy(), part.y.numpy()) for part in split)
+    best: dict[str, float] = {}
+    for strength in STRENGTHS:
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000)).fit(x, y)
+        valid = float(model.score(x_valid, y_valid))
+        if not best or valid > best["valid"]:
+            best = {"valid": valid, "test": float(model.score(x_test, y_test)), "C": strength}
+    return best
+
+
+def _require(what: str) -> None:
+    try:
+        import sklearn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{what} needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
+        ) from error

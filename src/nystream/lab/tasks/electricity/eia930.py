@@ -20,11 +20,25 @@ from pathlib import Path
 import numpy as np
 
 from nystream import files
+from nystream.data import sample as sample_file
 from nystream.lab.tasks.archive import read_archive
 from nystream.lab.tasks.electricity.series import Series
 
 FILE = "eia930_117x43848_hourly.npz"
 KEYS = ("x", "time", "region", "ok")
+
+# The sample that comes with the package.
+# fmt: off
+AREAS = (
+    "SOCO", "TVA", "DUK", "FPL",  # the south-east
+    "PJM-AEP", "PJM-CE", "PJM-DOM",  # the middle Atlantic and Chicago
+    "MISO-0001", "MISO-0027", "MISO-8910",  # the Mississippi, from north to south
+    "SWPP-OKGE", "ERCO-COAS", "ERCO-FWES", "ERCO-NCEN",  # Oklahoma and Texas
+    "ISNE-4008", "NYIS-ZONJ", "NYIS-ZONK",  # Boston and New York
+    "AZPS", "BPAT", "CISO-PGAE", "CISO-SCE", "NEVP", "PACE", "PSCO",  # the west
+)
+# fmt: on
+YEARS = (2022, 2024)  # first and last
 
 
 def load(path: str | Path) -> Series:
@@ -49,6 +63,22 @@ def read(file: Path) -> Series:
     known = np.unpackbits(ok, axis=1, count=x.shape[1]).astype(np.bool_)
     time = minutes.astype("datetime64[m]")
     return Series(x.astype(np.float32), time, tuple(str(name) for name in region), known)
+
+
+def sample() -> Series:
+    """Hourly demand of 24 areas of the United States, 2022 to 2024, in megawatts; times are UTC.
+
+    A slice of EIA-930 in the same layout, with unchanged numbers: the cleaned demand of T. H. Ruggles et al.,
+    Developing reliable hourly electricity demand data through screening and imputation, Scientific Data 7, 155, 2020.
+    Licensed CC BY 4.0, unlike the code: https://creativecommons.org/licenses/by/4.0/
+
+    Example:
+        >>> from nystream.lab.tasks import electricity
+        >>> series = electricity.sample()
+        >>> series.values.shape, str(series.time[0])
+        ((26304, 24), '2022-01-01T00:00')
+    """
+    return read(sample_file.FILE)
 
 
 def write(file: str | Path, series: Series) -> None:
