@@ -12,7 +12,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from nystream.cli.commands import COMMANDS
-from nystream.cli.options import Option, options_of, overriding, plain_option
+from nystream.cli.options import Option, options_of, overriding, plain_option, typed
 from nystream.config.option import option, option_of
 from nystream.data.budget import EPOCHS
 from nystream.data.run import LANDMARKS
@@ -63,6 +63,15 @@ def test_every_setting_of_a_run_is_an_option_with_the_defaults_that_are_used():
         assert options["SOURCE" if field.name == "source" else field.name.replace("_", "-")].help
     assert options["epochs"].default == f"(default: {EPOCHS})"
     assert options["landmarks"].default.startswith(f"(default: {LANDMARKS}, ")
+
+
+def test_the_command_line_of_a_command():
+    some = Some(kind="a", rate=0.5, steps=False, plain=True, num_heads=2)
+    assert (
+        typed(["nystream", "some"], some, skip=("plain",))
+        == "nystream some --num-heads 2 --kind a --rate 0.5 --no-steps"
+    )
+    assert typed(["nystream", "some"], Some()) == "nystream some"
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -5,8 +5,7 @@ train, valid, test = videos.split(seed=0)
 ns.train.fit(model, train, valid, task=ns.train.Detection())
 """
 
-from nystream.lab.tasks.actions.labels import AMBIGUOUS, BACKGROUND, CLASSES
 from nystream.lab.tasks.actions.load import load
-from nystream.lab.tasks.actions.videos import Actions, Videos
+from nystream.lab.tasks.actions.videos import AMBIGUOUS, BACKGROUND, CLASSES, Actions, Videos
 
 __all__ = ["AMBIGUOUS", "BACKGROUND", "CLASSES", "Actions", "Videos", "load"]

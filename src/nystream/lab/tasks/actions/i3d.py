@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nystream.lab.tasks.actions.labels import CLASSES, targets
-from nystream.lab.tasks.actions.videos import Actions, Videos
+from nystream.lab.tasks.actions.videos import CLASSES, Actions, Videos, targets
 from nystream.lab.tasks.archive import read_archive
 from nystream.train import StreamData
 

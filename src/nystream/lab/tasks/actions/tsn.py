@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nystream.lab.tasks.actions.labels import CLASSES, targets
 from nystream.lab.tasks.actions.unpickle import read_pickle
-from nystream.lab.tasks.actions.videos import Actions, Videos
+from nystream.lab.tasks.actions.videos import CLASSES, Actions, Videos, targets
 from nystream.lab.tasks.archive import is_archive, read_archive
 from nystream.train import StreamData
 
