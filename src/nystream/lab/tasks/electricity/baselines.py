@@ -39,7 +39,7 @@ class Baseline:
 
 def persistence(problem: DemandForecast, skip: int = 0) -> Baseline:
     """Forecast the last known total."""
-    return Baseline("persistence", _totals(problem, _earlier(problem, problem.ahead), _test(problem, skip)))
+    return Baseline("persistence", _totals(problem, _earlier(problem, problem.ahead), _rows(problem, "test", skip)))
 
 
 def seasonal(problem: DemandForecast, period: float = DAY, skip: int = 0) -> Baseline:
@@ -48,7 +48,7 @@ def seasonal(problem: DemandForecast, period: float = DAY, skip: int = 0) -> Bas
     if lag < problem.ahead:
         raise ValueError(f"period={period!r} hours ago is not yet known when the forecast is made")
     name = {DAY: "a day ago", WEEK: "a week ago"}.get(period, f"{period:g} hours ago")
-    return Baseline(name, _totals(problem, _earlier(problem, lag), _test(problem, skip)))
+    return Baseline(name, _totals(problem, _earlier(problem, lag), _rows(problem, "test", skip)))
 
 
 def ridge(
@@ -67,7 +67,7 @@ def ridge(
         raise ValueError(f"alphas={alphas!r} must be numbers greater than 0, at least one")
     design = _Design(problem, lags)
     coefficients = design.fit((lags - 1, problem.edges[0]), alphas)  # [columns, alphas]
-    valid, test = _valid(problem, skip), _test(problem, skip)
+    valid, test = (_rows(problem, part, skip) for part in ("validation", "test"))
     outputs = design.predict(valid, coefficients)  # [rows, alphas]
     errors = [design.scores(outputs[:, k], valid)["mse"] for k in range(len(alphas))]
     best = int(np.argmin(errors))
@@ -136,15 +136,9 @@ def _scaler(problem: DemandForecast, rows: Tensor) -> Scaler:
     return scaler
 
 
-def _valid(problem: DemandForecast, skip: int) -> tuple[int, int]:
-    return _skipped("validation", problem.edges[0], problem.edges[1], skip)
-
-
-def _test(problem: DemandForecast, skip: int) -> tuple[int, int]:
-    return _skipped("test", problem.edges[1], len(problem.x), skip)
-
-
-def _skipped(part: str, start: int, stop: int, skip: int) -> tuple[int, int]:
+def _rows(problem: DemandForecast, part: str, skip: int) -> tuple[int, int]:
+    """The first and last row of a part, without the first `skip`."""
+    start, stop = problem.edges if part == "validation" else (problem.edges[1], len(problem.x))
     if isinstance(skip, bool) or not isinstance(skip, int) or not 0 <= skip < stop - start:
         raise ValueError(f"skip={skip!r} must be an integer from 0 to {stop - start - 1}, to leave some {part} rows")
     return start + skip, stop

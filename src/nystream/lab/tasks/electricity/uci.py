@@ -152,21 +152,17 @@ def _time(file: Path, number: int, field: str) -> datetime:
 
 def _numbers(file: Path, number: int, fields: list[str], names: Sequence[str], columns: Sequence[int]) -> list[float]:
     """The values of the chosen columns; the first field of a row is its time."""
-    try:
-        values = [float(fields[j + 1].replace(",", ".")) for j in columns]
-    except ValueError:
-        values = []
-    if values and all(0 <= value <= LARGEST for value in values):
-        return values
-    bad = next(j for j in columns if not _measured(fields[j + 1]))
-    raise _bad(file, number, f"{names[bad]} is {fields[bad + 1]!r}, but must be a number of at least 0, such as 77,32")
-
-
-def _measured(field: str) -> bool:
-    try:
-        return 0 <= float(field.replace(",", ".")) <= LARGEST
-    except ValueError:
-        return False
+    values = []
+    for j in columns:
+        try:
+            value = float(fields[j + 1].replace(",", "."))
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= LARGEST:
+            why = f"{names[j]} is {fields[j + 1]!r}, but must be a number of at least 0, such as 77,32"
+            raise _bad(file, number, why)
+        values.append(value)
+    return values
 
 
 def _text(line: bytes) -> str:
