@@ -31,8 +31,8 @@ RUNS = Path("runs")
 class Train:
     """Train a model on your own data, and write a run folder: model, config, checkpoints, metrics, scores, plots.
 
-    A model of a table forecasts columns; one of feature files classifies files or frames; one of audio files classifies
-    files. Run the same command again to resume a run that was stopped.
+    From a table, the model learns to forecast columns; from feature files or audio, to predict classes of whole files,
+    or of every frame. Run the same command again to resume a run that was stopped.
 
     Examples:
         nystream train demand.csv --target total --horizon 24   # 24 rows ahead
