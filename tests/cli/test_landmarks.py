@@ -31,7 +31,7 @@ def test_landmarks_are_fitted(capsys, refused, tmp_path, monkeypatch, variant, s
     assert model.info == StreamModel.from_pretrained("runs/data/model").info
     assert main(["eval", "fixed", "data.csv", "--plain"]) == 0
     capsys.readouterr()
-    assert "is there already" in refused(*arguments, "--out", "fixed")
+    assert "already exists" in refused(*arguments, "--out", "fixed")
     assert "landmarks=0" in refused(*arguments[:3], "--landmarks", "0", "--out", "other")
     assert "landmarks=9" in refused(*arguments[:3], "--landmarks", "9", "--out", "other")
     assert not (tmp_path / "other").exists()

@@ -90,10 +90,10 @@ def test_without_scipy_the_extra_is_named(folder, monkeypatch):
         (["empty"], ValueError, "folder=empty has no results yet; nystream reproduce"),
         (["--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--markdown", "results"], IsADirectoryError, "markdown=results is a folder"),
-        (["--plots", "/proc/pictures"], OSError, "plots=/proc/pictures is no folder that can be written to"),
+        (["--plots", "/proc/pictures"], OSError, "plots=/proc/pictures is not a folder that can be written to"),
         (["--plots", "pictures", "--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--plots", "results/gtzan-1-full.json"], NotADirectoryError, "is a file, but must be a folder"),
-        (["--plots", "pictures", "--no-plots"], ValueError, "exclude each other"),
+        (["--plots", "pictures", "--no-plots"], ValueError, "are both given"),
     ],
 )
 def test_bad_arguments_leave_nothing_behind(folder, arguments, error, said):

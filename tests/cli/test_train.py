@@ -94,7 +94,7 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(recipe, "fit_landmarks", stop)
         assert main(["train", *arguments, *SMALL]) == 130
-        said = "2 epochs of training saved in runs/data; the same command resumes there"
+        said = "2 epochs of training saved in runs/data; run the same command to resume"
         assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
     assert "resuming runs/data at epoch 3 of 3\n" in trained(capsys, *arguments)
     first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
@@ -108,7 +108,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     with monkeypatch.context() as patch:
         patch.setattr(recipe, "fit_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
         assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
-    said = "2 epochs of training saved in runs/data; the same command resumes there"
+    said = "2 epochs of training saved in runs/data; run the same command to resume"
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 
@@ -211,7 +211,7 @@ def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     err = refused("train", *arguments, *SMALL, "--out", "runs/data")
     assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
     out = trained(capsys, *arguments)
-    assert "runs/data holds a run of other settings or other data: this one goes to runs/data-2" in out
+    assert "runs/data has a run with other settings or other data: this one goes to runs/data-2" in out
 
 
 def test_names_with_commas_and_other_signs(capsys, tmp_path):

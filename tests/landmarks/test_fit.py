@@ -318,7 +318,7 @@ def test_landmarks_that_are_learned_can_be_fitted_again():
 
 
 def test_progress_goes_to_the_log(caplog, monkeypatch):
-    monkeypatch.setattr(progress, "SHORT", -1.0)  # what is done in a moment is told of too
+    monkeypatch.setattr(progress, "MIN_REPORTED", -1.0)  # what is done in a moment is told of too
     caplog.set_level(logging.INFO, "nystream")
     fit(build(), data())
     text = caplog.text

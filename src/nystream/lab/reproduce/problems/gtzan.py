@@ -8,8 +8,7 @@ from typing import Any
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks import audio
-from nystream.lab.tasks.audio.baseline import mean_token_accuracy
-from nystream.lab.tasks.audio.splits import FOLDS, Split
+from nystream.lab.tasks.audio.splits import FOLDS, Split, mean_token_accuracy
 from nystream.train import Classification, TrainConfig
 
 
