@@ -39,7 +39,7 @@ def test_a_teacher(capsys, tmp_path):
     assert "learning from" not in alone
     for given in ("full", "full/model"):
         out = trained(capsys, *arguments, "--out", f"of-{given.replace('/', '-')}", "--teacher", given)
-        assert f"learning from {tmp_path / given} too\n" in out
+        assert f"also learning from {tmp_path / given}\n" in out
     first, second, plain = (
         StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("of-full", "of-full-model", "alone")
     )
@@ -111,7 +111,7 @@ def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_p
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["train", "--config", "../pupil/config.toml", "--out", "again", "--plain"]) == 0
-    assert f"learning from {tmp_path / 'full'} too" in capsys.readouterr().out
+    assert f"also learning from {tmp_path / 'full'}" in capsys.readouterr().out
     shutil.rmtree(tmp_path / "full")
     arguments = ["train", "--config", "../pupil/config.toml", "--out", "alone", "--plain"]
     assert main(arguments) == 2
@@ -129,5 +129,5 @@ def test_classes_from_a_teacher(capsys, tmp_path):
             )
     trained(capsys, "clips", "--variant", "co-full", "--out", "full")
     out = trained(capsys, "clips", "--out", "taught", "--teacher", "full")
-    assert f"learning from {tmp_path / 'full'} too\n" in out
+    assert f"also learning from {tmp_path / 'full'}\n" in out
     assert "other rows" in trained(capsys, "clips", "--out", "third", "--teacher", "full", "--seed", "5")

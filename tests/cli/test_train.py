@@ -304,7 +304,7 @@ def test_gaps_and_missing_values(capsys, refused):
         ),
         (
             ["data.csv", "--target", "total", "--landmarks", "33"],
-            "landmarks=33 must be at most window=16, as this source allows",
+            "landmarks=33 must be at most window=16, the default for this source",
         ),
         (
             ["data.csv", "--target", "total", "--landmarks", "4", "--variant", "co-full"],

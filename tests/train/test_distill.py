@@ -307,7 +307,7 @@ def test_errors_of_the_data(tiny, windows, streams):
     with pytest.raises(ValueError, match=r"train on distilled\(train, teacher\)"):
         fit(tiny(), windows(20), task=task)
     taught = distilled(windows(20), tiny())
-    with pytest.raises(ValueError, match="train: y holds the 3 outputs of a teacher, but the model's output_dim is 4"):
+    with pytest.raises(ValueError, match="train: y has the 3 outputs of a teacher, but the model's output_dim is 4"):
         fit(tiny(output_dim=4), taught, task=task)
     with pytest.raises(ValueError, match=r"must be as distilled\(\) makes it: \[N, 2, 3\]"):
         fit(tiny(), WindowData(taught.x, taught.y[:, :1]), task=task)

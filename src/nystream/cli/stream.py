@@ -22,7 +22,7 @@ from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.session import Session, live_reader
-from nystream.live.sources import Feed, Format, Source, open_source
+from nystream.live.sources import Feed, Format, Source, open_live
 
 SAVE_INTERVAL = 100  # tokens
 
@@ -53,7 +53,7 @@ class Stream:
         "decides by the first line.",
     )
     json: bool = option(False, "Print JSON lines, as in a pipe.")
-    human: bool = option(False, "Print lines for people, as on a terminal.")
+    human: bool = option(False, "Print human-readable lines, as on a terminal.")
     latency: bool = option(False, "Print how many microseconds each step of the model took.")
     missing: Policy | None = option(
         None,
@@ -97,7 +97,7 @@ class Stream:
         self.check()
         model = models.load(self.model)
         records = live_reader(model, self.missing, self.gaps_of(model.info))
-        source = open_source(self.source, self.format, self.follow, rate_of(model.info))
+        source = open_live(self.source, self.format, self.follow, rate_of(model.info))
         session = Session(model, records, self.backend)
         feed = self.feed(session, source)
         keeper = None
@@ -136,11 +136,11 @@ class Stream:
             say(f"nothing new in {name}")
 
     def tell(self, count: Count, source: Source) -> None:
-        """Report how many records were skipped or left out, and why, and how many answers are not finite."""
+        """Report how many records were skipped or dropped, and why, and how many answers are not finite."""
         records = counted(count.taken + count.skipped, source.unit)
         for reason in count.reasons:
             say(reason)
-        for what, number in (("skipped", count.skipped), ("dropped", count.left)):
+        for what, number in (("skipped", count.skipped), ("dropped", count.dropped)):
             if number:
                 say(f"{number:,} of {records} {what}")
         if count.not_finite:

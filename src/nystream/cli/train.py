@@ -45,7 +45,9 @@ class Train:
     source: Positional[Path | None] = option_of(Settings, "source")
     teacher: Path | None = option_of(Settings, "teacher")
     config: Path | None = option(
-        None, "Read options from this TOML or YAML file, such as config.toml of a run; options given here win.", "FILE"
+        None,
+        "Read options from this TOML or YAML file, such as a run's config.toml; the command line takes precedence.",
+        "FILE",
     )
     out: Path | None = option(None, "Run folder to write.", "FOLDER", "runs/NAME")
     plain: bool = plain_option()

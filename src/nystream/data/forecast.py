@@ -17,7 +17,7 @@ from nystream.data.problem import SHARES, PartName, Problem, Scores
 from nystream.data.reader import Policy
 from nystream.data.table import Table
 from nystream.data.table_reader import TableReader
-from nystream.data.table_rows import Rows, read_rows
+from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
 from nystream.train import Forecasting, StreamData
 
@@ -31,10 +31,10 @@ PART_NAMES: dict[PartName, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Forecast(Problem):
-    """Rows in order of time, and their split."""
+    """TableRows in order of time, and their split."""
 
     reader: TableReader
-    rows: Rows
+    rows: TableRows
     horizon: int
     info: ModelInfo
     notes: tuple[str, ...]

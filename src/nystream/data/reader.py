@@ -1,4 +1,5 @@
-"""What turns records into tokens. It is saved with the model, so that a stream takes the records of the training data.
+"""Readers turn records into tokens. A reader is saved with its model, so that a live stream takes the same records as
+the training data.
 
 A reader is determined once, from training data: its columns, their categories, the time step. Its live part then reads
 one record at a time and reports what it had to fill in.
@@ -83,7 +84,7 @@ class LiveReader(ABC):
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """Return the state, as values that JSON can hold."""
+        """Return the state, as JSON-compatible values."""
 
     @abstractmethod
     def remember(self, memory: dict[str, Any]) -> None:
@@ -126,7 +127,7 @@ class Reader(ABC):
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings and the `kind`, as values that JSON can hold."""
+        """Return all settings and the `kind`, as JSON-compatible values."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
     @classmethod

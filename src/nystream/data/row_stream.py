@@ -47,7 +47,7 @@ def take_row(
 
     Args:
         reader: the columns and targets.
-        state: the state before.
+        state: the state before the row.
         verdict: of `place_row`.
         values: of the row; None if it is dropped because it lacks some.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream import extras
 from nystream.data import numbers
 from nystream.data.csv_file import file_separator, read_csv
 from nystream.data.reader import EMPTY, is_empty
@@ -201,11 +202,7 @@ def counted(count: int, what: str) -> str:
 
 def require() -> Any:
     """Import polars; if it is missing, say how to install it."""
-    try:
-        import polars
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("reading tables needs polars: pip install 'nystream[data]'", name="polars") from error
-    return polars
+    return extras.require("reading tables", "polars")
 
 
 def _as_numbers(column: pl.Series, decimal: str) -> tuple[NDArray[np.float64], int | None]:

@@ -172,7 +172,7 @@ class TableReader(Reader):
                 parts.append(column_values == np.arange(column.width))
             else:
                 parts.append(column_values - self._centres[place])
-        # Attention through a few landmarks sees what there was, but hardly which token was the last.
+        # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the newest.
         parts.append((values - before)[:, self.target_places])
         if time is not None and self._periods:
             parts.append(time_features(time, self._periods))

@@ -39,7 +39,7 @@ class Reports:
         entry = self._kinds.setdefault(key, ReportKind(example or message))
         entry.count += 1
         if entry.count == MAX_EACH:
-            message += " (further messages of this kind: only the 10th, the 100th, … is shown)"
+            message += " (further messages of this kind: only the 10th, the 100th, … are shown)"
         elif entry.count > MAX_EACH:
             if str(entry.count).rstrip("0") != "1":
                 return

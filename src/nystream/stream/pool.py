@@ -117,7 +117,7 @@ class StreamPool:
                 self._set_aside()
                 raise
         if not accepted:
-            raise inputs.refusal("x", x, self._model_dtype, [sid])
+            raise inputs.not_finite_error("x", x, self._model_dtype, [sid])
         return y
 
     def push_many(self, sids: Any, X: Any) -> np.ndarray:
@@ -149,7 +149,7 @@ class StreamPool:
                 self._set_aside()
                 raise
         if not accepted:
-            raise inputs.refusal("X", X, self._model_dtype, ids.tolist())
+            raise inputs.not_finite_error("X", X, self._model_dtype, ids.tolist())
         return y
 
     def reset(self, sid: int) -> None:

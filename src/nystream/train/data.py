@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """The input of one update."""
 
     x: Tensor  # [B, T, input_dim]

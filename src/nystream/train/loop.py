@@ -34,7 +34,7 @@ from nystream.train.tasks import Task
 
 Line = dict[str, Any]
 
-CHECK_LOSS_EVERY = 100  # updates: looking at the loss makes a GPU wait
+CHECK_LOSS_EVERY = 100  # updates: reading the loss makes a GPU wait
 
 
 class Engine(Protocol):
@@ -75,7 +75,7 @@ class FitResult:
 
 @dataclass
 class Progress:
-    """How far a run is; JSON values only."""
+    """The progress of a run, as JSON values."""
 
     epoch: int = 0
     index: int = 0

@@ -1,7 +1,7 @@
 """Many models of one config at once: their weights are stacked, and one call trains all of them.
 
-The models differ in weights, seeds and data, but compute the same, so `torch.func` runs them with one more dimension in
-front. On a GPU, which small models leave mostly idle, E models cost little more than one.
+The models differ in weights, seeds and data, but not in what they compute, so `torch.func` runs them with an extra
+first dimension. On a GPU, which small models leave mostly idle, E models cost little more than one.
 """
 
 from __future__ import annotations

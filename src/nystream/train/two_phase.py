@@ -40,8 +40,8 @@ def train_two_phase(
         model: a co-cont or nystrom model; it is left with the weights of phase one. A list is trained together.
         train, valid: data, as for `fit`, or as for `fit_many` if there are several models.
         task: what the model is trained for.
-        config: phase one.
-        fine_tune: each fine-tuning of phase two. By default, `config` with half the epochs and a third of the learning
+        config: how to train in phase one.
+        fine_tune: how to fine-tune in phase two. By default, `config` with half the epochs and a third of the learning
             rate.
         seeds: for several models, as in `fit_many`.
         tokens: number of training tokens that are sampled and clustered.
@@ -107,7 +107,7 @@ def fix_landmarks(
 
     Args:
         model: a trained co-cont or nystrom model, or several of one config; it is not changed.
-        config: each fine-tuning.
+        config: how to fine-tune.
         pinv, pinv_ridge: the inverse of Γ in blocks with fixed landmarks. By default, that of the trained model.
 
     The other arguments are as in `train_two_phase`.

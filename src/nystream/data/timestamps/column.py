@@ -106,7 +106,7 @@ def _time_column(table: Table, name: str, time_format: str) -> TimeColumn:
     if not is_regular(stamps, step):
         least, median, most = (duration(length) for length in (apart.min(), np.median(apart), apart.max()))
         raise ValueError(
-            f"{column} is irregular: rows are {least} to {most} apart, half of them less than {median}; "
+            f"{column} is irregular: rows are {least} to {most} apart, {median} in the median; "
             f"--time none takes the rows in order"
         )
     spacing = find_spacing(stamps, step)

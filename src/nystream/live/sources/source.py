@@ -50,11 +50,11 @@ class Source(ABC):
         """Return the shape of all records, once it is known; None if each may be different."""
         return None
 
-    def pass_over(self, raw: Raw) -> None:  # noqa: B027
-        """Note an item that was taken in before."""
+    def replay(self, raw: Raw) -> None:  # noqa: B027
+        """Update the source with an item that was read before, without returning its record."""
 
     def memory(self) -> dict[str, Any] | None:
-        """Return what the next process must know to resume, as values that JSON can hold."""
+        """Return what the next process must know to resume, as JSON-compatible values."""
         return None
 
     def remember(self, memory: dict[str, Any] | None) -> None:  # noqa: B027
@@ -151,12 +151,12 @@ class Feed:
         self._file = self.source.file = ""
 
     def _skip(self, after: Position) -> bool:
-        """Pass over the items that were read before; whether they are still the same."""
+        """Skip the items that were read before; return whether they are still the same."""
         follow, self.source.follow = self.source.follow, False
         self._raws = self.source.items()
         for raw in self._raws if after.items else ():
             self._count(raw)
-            self.source.pass_over(raw)
+            self.source.replay(raw)
             if self._number == after.items:
                 break
         self.source.follow = follow
