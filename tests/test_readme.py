@@ -1,4 +1,4 @@
-"""The examples of the documentation run, and print what they say they print."""
+"""The examples of the documentation run and print the output shown below them."""
 
 import contextlib
 import io

@@ -57,7 +57,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
 
 
 def written_by_the_last_version(run, **changes):
-    """Its config file as version 0.1 wrote it: the epochs are those of the first phase."""
+    """Rewrite the config file of a run as version 0.1 wrote it: its epochs are those of the first phase."""
     config = run / "config.toml"
     lines = config.read_text().splitlines(keepends=True)
     assert lines[1] == "# epochs are those of all phases together\n"

@@ -1,4 +1,4 @@
-"""Models that were trained on tables and on sound, as the command streams them."""
+"""Models trained on tables and on audio, streamed as by the command."""
 
 import csv
 import io
@@ -120,7 +120,7 @@ BEGIN = datetime(2024, 1, 1)
 
 
 def rows_of(count, **changes):
-    """Hours of a table; changes are by the number of a row."""
+    """Hours of a table; `changes` are by row number."""
     random = np.random.default_rng(0)
     rows = [
         {"when": (BEGIN + timedelta(hours=i)).isoformat(" "), "load": round(100 + random.normal(), 3), "sky": "clear"}

@@ -1,4 +1,4 @@
-"""Learning from a teacher: its outputs in the targets, the loss by hand, and runs as those of the plain task."""
+"""Learning from a teacher: its outputs in the targets, the loss computed by hand, and whole runs."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ def in_double(data):
 
 @pytest.fixture
 def frames(streams):
-    """Streams of three classes, some of them not known."""
+    """Streams of three classes, some of them unknown."""
 
     def frames(count=3, seed=0):
         data = streams(count, seed)

@@ -1,4 +1,4 @@
-"""Pickles: every way in which numpy writes arrays is read, nothing that could run is, and damage is an error."""
+"""Pickles: all arrays written by numpy can be read, no code is run, and damage is an error."""
 
 import builtins
 import collections
@@ -107,7 +107,7 @@ def test_ordered_dicts_become_dicts(written):
 
 
 class Calls:
-    """Written as a call that is made when it is read."""
+    """Pickled as a call that is made when the pickle is read."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
