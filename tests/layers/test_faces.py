@@ -1,4 +1,4 @@
-"""Cross-attention, lengths, resets and groups, through `forward`, `step` and `steps`."""
+"""Cross-attention, masks, dropout, factors, copies, shapes and gradients of a layer."""
 
 import copy
 import pickle

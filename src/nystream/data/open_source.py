@@ -93,10 +93,10 @@ def open_for(
     """Read a source with the reader of a trained model, to score it as in training.
 
     Args:
-        info: the model's info.
-        path: the source.
-        missing, gaps, background, seconds: as in `Settings`, by default as in training; "" is no background.
-        show: whether to show a progress bar; None for only on a terminal.
+        info: The model's info.
+        path: The source.
+        missing, gaps, background, seconds: As in `Settings`, by default as in training; "" is no background.
+        show: Whether to show a progress bar; None for only on a terminal.
     """
     if info.reader is None:
         raise ValueError(

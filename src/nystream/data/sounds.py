@@ -31,8 +31,8 @@ class SoundReader(Reader):
     """Reads records that are chunks of mono samples, of any length.
 
     Args:
-        frames: frames of 10 ms per token.
-        rate: samples per second.
+        frames: Frames of 10 ms per token.
+        rate: Samples per second.
     """
 
     kind: ClassVar[str] = "audio"

@@ -33,11 +33,11 @@ class Table:
     """Rows of named fields.
 
     Args:
-        name: name of the file, for messages.
-        frame: the fields.
-        first_line: line number of the first row in the file.
-        separator: separator of the file; "" if it has none.
-        show: whether to show a progress bar; None for only on a terminal.
+        name: Name of the file, for messages.
+        frame: The fields.
+        first_line: Line number of the first row in the file.
+        separator: Separator of the file; "" if it has none.
+        show: Whether to show a progress bar; None for only on a terminal.
     """
 
     name: str

@@ -92,10 +92,10 @@ class Interpreter:
     """Turns a model's outputs into answers.
 
     Args:
-        info: the model's info.
-        output_dim: number of outputs.
-        ahead: the method of the reader.
-        zoned: whether the reader's times are in UTC.
+        info: The model's info.
+        output_dim: Number of outputs.
+        ahead: The method of the reader.
+        zoned: Whether the reader's times are in UTC.
     """
 
     def __init__(self, info: ModelInfo, output_dim: int, ahead: Ahead, zoned: bool = False) -> None:

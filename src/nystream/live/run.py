@@ -107,10 +107,10 @@ class Keeper:
     """Saves a session regularly: after `every` tokens, after a second, and at the end.
 
     Args:
-        path: the file.
-        session: the session.
-        every: the number of tokens that a kill may lose.
-        position: the current position in the source.
+        path: The file.
+        session: The session.
+        every: The number of tokens that a kill may lose.
+        position: The current position in the source.
     """
 
     def __init__(self, path: Path, session: Session, every: int, position: Position) -> None:

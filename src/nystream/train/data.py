@@ -74,8 +74,8 @@ class StreamData:
     """Streams of any length with one target per token, such as videos and the action in every frame.
 
     Args:
-        x: the streams, each [T, input_dim].
-        y: their targets, each [T, ...].
+        x: The streams, each [T, input_dim].
+        y: Their targets, each [T, ...].
 
     Example:
         >>> import torch, nystream as ns

@@ -27,7 +27,7 @@ def on_ray(jobs: Sequence[Job], address: str, gpus: float = 1.0) -> Outcomes:
     """Send every job to the cluster and yield the outcomes as they arrive; a failure does not stop the others.
 
     Args:
-        address: as in `ray.init`; "local" starts a cluster on this machine until the jobs are done.
+        address: As in `ray.init`; "local" starts a cluster on this machine until the jobs are done.
         gpus: GPUs per job if its device is cuda; with 0.25, four jobs share a GPU.
     """
     with _connected(address) as ray:

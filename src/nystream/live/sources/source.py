@@ -65,10 +65,10 @@ class Folder(Source):
     """The items of all files of a folder, in order of their names. A file that cannot be read is one bad item.
 
     Args:
-        folder: the folder.
-        paths: its files; at least one.
-        opened: opens a file as a source.
-        unit: what the items are called.
+        folder: The folder.
+        paths: Its files; at least one.
+        opened: Opens a file as a source.
+        unit: What the items are called.
     """
 
     def __init__(self, folder: Path, paths: Sequence[Path], opened: Callable[[Path], Source], unit: str) -> None:
@@ -97,8 +97,8 @@ class Feed:
     """The records of a source, counted.
 
     Args:
-        source: where they come from.
-        after: how far it was read before. A file continues after that, if it still begins with the same content; a
+        source: Where they come from.
+        after: How far it was read before. A file continues after that, if it still begins with the same content; a
             source that cannot be read again, such as standard input, continues with the next item.
     """
 
