@@ -54,7 +54,7 @@ def test_a_teacher_of_unknown_rows_is_doubted_and_so_is_its_pupil(capsys, tmp_pa
     arguments = ["data.csv", "--target", "total"]
     trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
     (tmp_path / "full" / "model").rename(tmp_path / "lone")
-    doubt = "too; it is not known what it was trained on, so scores are fair only if it has not seen the test part"
+    doubt = "; it is not known what it was trained on, so scores are fair only if it has not seen the test part"
     assert doubt in trained(capsys, *arguments, "--teacher", "lone", "--out", "pupil")
     assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", "pupil-of-a-pupil")
     for held in ("{", "[]"):

@@ -10,7 +10,7 @@ import pytest
 
 from nystream.data.reader import RecordError
 from nystream.live.saving import Position
-from nystream.live.sources import Feed, lines, open_live
+from nystream.live.sources import Feed, lines, open_source
 from nystream.live.sources.formats import MAX_LINE, Parser
 from nystream.live.sources.lines import LineFile
 
@@ -102,7 +102,7 @@ def test_a_header_with_its_columns_moved_is_believed():
 def test_standard_input(monkeypatch):
     given = io.TextIOWrapper(io.BytesIO(b"[1]\r\n\n[2\n[3]"))
     monkeypatch.setattr(sys, "stdin", given)
-    feed = Feed(open_live("-"))
+    feed = Feed(open_source("-"))
     items = list(feed)
     assert [(item.number, item.record) for item in items] == [(1, [1]), (3, None), (4, [3])]
     assert "not JSON" in str(items[1].error)
@@ -113,7 +113,7 @@ def test_standard_input(monkeypatch):
 def test_standard_input_that_is_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(OSError, match="standard input is closed"):
-        list(Feed(open_live("-")))
+        list(Feed(open_source("-")))
 
 
 def test_a_pipe_with_a_name_goes_on_with_what_comes(tmp_path):
@@ -138,7 +138,7 @@ def test_a_line_that_is_too_long_is_passed_over_whole(tmp_path, monkeypatch):
 
 
 def feed_of(path, after=None, follow=False):
-    return Feed(open_live(str(path), follow=follow), after)
+    return Feed(open_source(str(path), follow=follow), after)
 
 
 def test_a_file_goes_on_after_what_was_read(tmp_path):

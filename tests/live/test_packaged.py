@@ -11,7 +11,7 @@ from nystream.cli import main
 from nystream.data.sample import csv_lines
 from nystream.lab.tasks.electricity import sample
 from nystream.live import models
-from nystream.live.sources import open_live
+from nystream.live.sources import open_source
 from nystream.live.sources.lines import SAMPLE_SHARE
 
 
@@ -39,16 +39,16 @@ def test_the_packaged_model_is_far_ahead_of_saying_that_nothing_changes(capsys, 
 
 def test_a_file_of_that_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert open_live("sample").name == "sample"
+    assert open_source("sample").name == "sample"
     (tmp_path / "sample").write_text("[1, 2]\n")
-    assert open_live("sample").name == str(tmp_path / "sample")
+    assert open_source("sample").name == str(tmp_path / "sample")
 
 
 @pytest.mark.parametrize("options", [{"follow": True}, {"form": "json"}])
 def test_what_the_sample_is_not(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="sample is CSV and ends"):
-        open_live("sample", **options)
+        open_source("sample", **options)
 
 
 def test_packaged_models_are_there():

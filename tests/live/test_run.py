@@ -15,7 +15,7 @@ from nystream.interrupts import Terminated, exit_code
 from nystream.live import run, saving
 from nystream.live.run import Keeper, follow
 from nystream.live.session import Session
-from nystream.live.sources import Feed, open_live
+from nystream.live.sources import Feed, open_source
 
 
 class Kept:
@@ -49,7 +49,7 @@ def lines(count, seed=0):
 
 
 def go(path, session, after=None, keeper=None, printer=None, **options):
-    feed = Feed(open_live(str(path)), after)
+    feed = Feed(open_source(str(path)), after)
     if keeper is not None:
         keeper = Keeper(keeper, session, 3, feed.position)
     printer = Kept() if printer is None else printer
@@ -103,7 +103,7 @@ def test_bad_records_are_reported_with_their_number(make_model, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("[1, 2, 3]\n\n[1]\n[4, 5, 6]\n")
     messages = []
-    count = follow(Session(make_model()), Feed(open_live(str(path))), Kept(), report=messages.append)
+    count = follow(Session(make_model()), Feed(open_source(str(path))), Kept(), report=messages.append)
     assert messages == ["line 3 skipped: 1 number, but the model takes 3"]
     assert (count.taken, count.skipped) == (2, 1)
 
@@ -188,12 +188,12 @@ def test_when_it_is_saved(make_model, tmp_path, monkeypatch):
     path = tmp_path / "a.jsonl"
     path.write_text("[1, 2, 3]\n" * 8)
     session = Session(make_model())
-    feed = Feed(open_live(str(path)))
+    feed = Feed(open_source(str(path)))
     keeper = Keeper(tmp_path / "state", session, 3, feed.position)
     follow(session, feed, Kept(), keeper=keeper)
     assert saves == [3, 6, 8]
     now[0] = 1.5  # a slow stream
-    follow(session, Feed(open_live(str(path))), Kept(), keeper=keeper, limit=2)
+    follow(session, Feed(open_source(str(path))), Kept(), keeper=keeper, limit=2)
     assert saves == [3, 6, 8, 9, 10]
 
 
@@ -203,7 +203,7 @@ def test_answers_that_are_not_finite_are_said_once(make_model, tmp_path):
         model.head.weight.fill_(torch.nan)
     path.write_text("[1, 2, 3]\n" * 5)
     printer = Kept()
-    count = follow(Session(model), Feed(open_live(str(path))), printer, report=messages.append)
+    count = follow(Session(model), Feed(open_source(str(path))), printer, report=messages.append)
     assert len(messages) == 1
     assert messages[0].startswith("line 1: the model's output is not finite; such answers are null")
     assert (count.answers, count.not_finite) == (5, 5)

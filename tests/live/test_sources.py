@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from nystream.live.saving import Position
-from nystream.live.sources import Feed, open_live
+from nystream.live.sources import Feed, open_source
 from nystream.live.sources.lines import LineFile, PipedLines
 from nystream.live.sources.rows import FrameFile
 
@@ -20,10 +20,10 @@ RATE = 16000
 def test_names(tmp_path):
     for name in ("a.csv", "a.jsonl", "a.txt", "a"):
         (tmp_path / name).touch()
-        assert isinstance(open_live(str(tmp_path / name)), LineFile)
-    assert isinstance(open_live("-"), PipedLines)
+        assert isinstance(open_source(str(tmp_path / name)), LineFile)
+    assert isinstance(open_source("-"), PipedLines)
     np.save(tmp_path / "a.npy", np.zeros((2, 3)))
-    assert isinstance(open_live(str(tmp_path / "a.npy")), FrameFile)
+    assert isinstance(open_source(str(tmp_path / "a.npy")), FrameFile)
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_what_cannot_be_read(tmp_path, monkeypatch, name, options, words):
     np.save("object.npy", np.array([{}]), allow_pickle=True)
     np.save("flat.npy", np.zeros(3))
     with pytest.raises((ValueError, OSError), match=words):
-        list(open_live(name, **options).items())
+        list(open_source(name, **options).items())
 
 
 def test_rows_of_an_array(tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(12, dtype=np.int16).reshape(4, 3))
-    feed = Feed(open_live(str(path)))
+    feed = Feed(open_source(str(path)))
     records = [item.record.tolist() for item in feed]
     assert records == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
-    half = Feed(open_live(str(path)))
+    half = Feed(open_source(str(path)))
     items = iter(half)
     assert [next(items).number, next(items).number] == [1, 2]
-    assert [item.number for item in Feed(open_live(str(path)), half.position)] == [3, 4]
+    assert [item.number for item in Feed(open_source(str(path)), half.position)] == [3, 4]
 
 
 def test_rows_of_an_npz_are_those_of_x(tmp_path):
@@ -76,7 +76,7 @@ def test_rows_of_an_npz_are_those_of_x(tmp_path):
     np.savez(tmp_path / "a.npz", x=x, y=np.zeros(2))
     np.savez(tmp_path / "b.npz", features=x)
     for name in ("a.npz", "b.npz"):
-        source = open_live(str(tmp_path / name))
+        source = open_source(str(tmp_path / name))
         assert source.shape() == (None, 3)
         assert [item.record.tolist() for item in Feed(source)] == x.tolist()
 
@@ -85,17 +85,17 @@ def test_rows_of_a_parquet_file(tmp_path):
     path = tmp_path / "a.parquet"
     rows = [{"time": datetime(2024, 1, day), "load": day / 3, "on": None, "word": "x"} for day in (1, 2, 3)]
     pl.DataFrame(rows).write_parquet(path)
-    feed = Feed(open_live(str(path)))
+    feed = Feed(open_source(str(path)))
     assert feed.source.shape() == (("time", "load", "on", "word"), 4)
     items = iter(feed)
     assert next(items).record == rows[0]
     place = feed.position
     assert [item.record for item in items] == rows[1:]
-    again = Feed(open_live(str(path)), Position(*json.loads(json.dumps(place))))
+    again = Feed(open_source(str(path)), Position(*json.loads(json.dumps(place))))
     assert [(item.number, item.record) for item in again] == [(2, rows[1]), (3, rows[2])]
     pl.DataFrame([rows[0] | {"load": 0.5}, *rows[1:]]).write_parquet(path)
     with pytest.raises(ValueError, match="does not begin with the 1 rows"):
-        Feed(open_live(str(path)), place)
+        Feed(open_source(str(path)), place)
 
 
 def test_files_of_a_folder(tmp_path):
@@ -103,14 +103,14 @@ def test_files_of_a_folder(tmp_path):
     for name, rows in (("a.npy", 2), ("b/c.npz", 3)):
         (np.save if name.endswith("y") else np.savez)(tmp_path / name, np.full((rows, 2), rows))
     np.save(tmp_path / "a.labels.npy", np.zeros(2))
-    feed, places = Feed(open_live(str(tmp_path))), []
+    feed, places = Feed(open_source(str(tmp_path))), []
     found = [("a.npy", 1), ("a.npy", 2), ("b/c.npz", 1), ("b/c.npz", 2), ("b/c.npz", 3)]
     for item, expected in zip(feed, found, strict=True):
         assert (item.file, item.number) == expected
         assert item.record.tolist() == [2 if item.file == "a.npy" else 3] * 2
         places.append(feed.position)
     for done, place in enumerate(places, 1):
-        rest = Feed(open_live(str(tmp_path)), place)
+        rest = Feed(open_source(str(tmp_path)), place)
         assert rest.source.file == found[done - 1][0]
         assert [(item.file, item.number) for item in rest] == found[done:]
 
@@ -119,7 +119,7 @@ def test_a_bad_file_of_a_folder_is_one_bad_item(tmp_path):
     for name in ("a.npy", "c.npy"):
         np.save(tmp_path / name, np.zeros((2, 2)))
     (tmp_path / "b.npy").write_bytes(b"nothing of the kind")
-    found = [(item.file, item.number, item.error is None) for item in Feed(open_live(str(tmp_path)))]
+    found = [(item.file, item.number, item.error is None) for item in Feed(open_source(str(tmp_path)))]
     assert found == [
         ("a.npy", 1, True),
         ("a.npy", 2, True),
@@ -135,14 +135,14 @@ def test_sound_is_mixed_and_resampled(tmp_path, given):
     samples = np.random.default_rng(0).uniform(-0.5, 0.5, (given * 3 // 7, 2)).astype(np.float32)
     path = tmp_path / "a.wav"
     soundfile.write(path, samples, given, subtype="FLOAT")
-    feed, chunks, places = Feed(open_live(str(path), rate=RATE)), [], []
+    feed, chunks, places = Feed(open_source(str(path), rate=RATE)), [], []
     for item in feed:
         chunks.append(item.record)
         places.append(feed.position)
     assert {len(chunk) for chunk in chunks[:-1]} == {RATE // 10}
     whole = soxr.resample(samples.mean(1), given, RATE, quality="HQ")
     np.testing.assert_allclose(np.concatenate(chunks), whole, atol=1e-6)
-    rest = list(Feed(open_live(str(path), rate=RATE), places[1]))
+    rest = list(Feed(open_source(str(path), rate=RATE), places[1]))
     assert [item.number for item in rest] == [3, 4, 5]
     np.testing.assert_array_equal(np.concatenate([item.record for item in rest]), np.concatenate(chunks[2:]))
 
@@ -183,7 +183,7 @@ def fake(stream):
 
 def test_the_microphone(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "sounddevice", fake(InputStream))
-    items = iter(Feed(open_live("mic", rate=RATE)))
+    items = iter(Feed(open_source("mic", rate=RATE)))
     assert [next(items).record[0], next(items).record[-1]] == [1, 2]
     assert "samples were lost" in caplog.text
     with pytest.raises(OSError, match="has stopped: unplugged"):
@@ -193,12 +193,12 @@ def test_the_microphone(monkeypatch, caplog):
 def test_without_a_microphone(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sounddevice", fake(no_device))
     with pytest.raises(OSError, match="no microphone provides 16000 samples per second: Error querying"):
-        next(open_live("mic", rate=RATE).items())
+        next(open_source("mic", rate=RATE).items())
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     with pytest.raises(ModuleNotFoundError, match=r"needs sounddevice: pip install 'nystream\[mic\]'"):
-        open_live("mic", rate=RATE)
+        open_source("mic", rate=RATE)
     monkeypatch.delitem(sys.modules, "sounddevice")
     (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OSError, match=r"needs the PortAudio library, .*: PortAudio library not found"):
-        open_live("mic", rate=RATE)
+        open_source("mic", rate=RATE)

@@ -309,7 +309,7 @@ def test_errors_of_the_data(tiny, windows, streams):
     taught = distilled(windows(20), tiny())
     with pytest.raises(ValueError, match="train: y has the 3 outputs of a teacher, but the model's output_dim is 4"):
         fit(tiny(output_dim=4), taught, task=task)
-    with pytest.raises(ValueError, match=r"must be as distilled\(\) makes it: \[N, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"must be as returned by distilled\(\): \[N, 2, 3\]"):
         fit(tiny(), WindowData(taught.x, taught.y[:, :1]), task=task)
     with pytest.raises(ValueError, match=r"valid after .*: y is torch.float32"):
         fit(tiny(), taught, streams(1), task=task)

@@ -22,7 +22,7 @@ from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.session import Session, live_reader
-from nystream.live.sources import Feed, Format, Source, open_live
+from nystream.live.sources import Feed, Format, Source, open_source
 
 SAVE_INTERVAL = 100  # tokens
 
@@ -97,7 +97,7 @@ class Stream:
         self.check()
         model = models.load(self.model)
         records = live_reader(model, self.missing, self.gaps_of(model.info))
-        source = open_live(self.source, self.format, self.follow, rate_of(model.info))
+        source = open_source(self.source, self.format, self.follow, rate_of(model.info))
         session = Session(model, records, self.backend)
         feed = self.feed(session, source)
         keeper = None

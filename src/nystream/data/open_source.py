@@ -51,7 +51,7 @@ def source_kind(path: Path) -> SourceKind:
     raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
 
 
-def open_source(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
+def open_for_training(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
     """Read the source of a training run. `given` names the settings that the user gave, even if they are defaults."""
     path = Path(settings.source)
     kind = source_kind(path)

@@ -15,12 +15,12 @@ from nystream.live.sources.rows import FrameFile, TableFile
 from nystream.live.sources.sound import Microphone, SoundFile
 from nystream.live.sources.source import Feed, Folder, Item, Source
 
-__all__ = ["Feed", "Format", "Item", "Source", "open_live"]
+__all__ = ["Feed", "Format", "Item", "Source", "open_source"]
 
 UNSUPPORTED = (".zip", ".gz", ".xlsx")  # which would otherwise be read as lines
 
 
-def open_live(name: str, form: Format = "auto", follow: bool = False, rate: int | None = None) -> Source:
+def open_source(name: str, form: Format = "auto", follow: bool = False, rate: int | None = None) -> Source:
     """Open a source by name.
 
     Args:
