@@ -28,10 +28,11 @@ def require(what: str, module: str, instead: str = "") -> Any:
 
     `what` is the subject of the message, such as "a plot"; `instead` is appended and may name an alternative.
     """
+    package = module.partition(".")[0]
     try:
+        import_module(package)
         return import_module(module)
     except ModuleNotFoundError as error:
-        package = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != package:
             raise
         raise missing(what, package, instead) from error

@@ -74,7 +74,7 @@ def test_ridge_has_every_column_of_richer_tokens():
 @pytest.mark.parametrize("lags", [1, 5])
 def test_ridge_is_that_of_scikit_learn(monkeypatch, lags):
     linear_model = pytest.importorskip("sklearn.linear_model")
-    monkeypatch.setattr("nystream.lab.tasks.electricity.baselines.PIECE", 37)
+    monkeypatch.setattr("nystream.lab.tasks.electricity.baselines.CHUNK", 37)
     problem = forecast(series())
     first, second = problem.edges
     x, y = problem.x.double().numpy(), problem.y[:, 0].double().numpy()
