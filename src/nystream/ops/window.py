@@ -7,7 +7,8 @@ subtract    the paper's update: one sum, from which the oldest token is subtract
             comparison only.
 
 The rings are authoritative: ring_logit [B, n, H, m] has the logits of all landmarks with all keys of the window (−inf
-in void slots), ring_value [B, n, H, D] the values. `parts` is a cache of them, empty for "recompute".
+in void slots), ring_value [B, n, H, D] the values. `parts`, the partial sums, are a cache of them, and empty for
+"recompute".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from nystream.ops.partials import FLOOR, Partial, select
 
 
 def empty(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None) -> Partial:
-    """The parts of a window without tokens; `dtype` is the accumulator's."""
+    """The partial sums of a window without tokens; `dtype` is the accumulator's."""
     slots = {"partials": sliding.cut(cfg.window // cfg.update_size).slots, "subtract": 1}.get(cfg.form, 0)
     shape = (batch, slots, cfg.num_heads, cfg.m)
     part_max = torch.full(shape, 0.0 if cfg.form == "subtract" else FLOOR, dtype=dtype, device=device)
@@ -60,7 +61,7 @@ def delta_v(cfg: AttentionConfig, parts: Partial, ring_logit: Tensor, ring_value
 
 
 def rebuild(cfg: AttentionConfig, ring_logit: Tensor, ring_value: Tensor, time: Tensor) -> Partial:
-    """Compute the parts from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
+    """Compute the partial sums from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
     if cfg.form == "partials":
         return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size)
     if cfg.form == "subtract":
