@@ -15,7 +15,7 @@ SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 SIZES = ((4, 2, 1), (5, 3, 1), (6, 4, 2))
 POSITIONS = ("learned", "sinusoidal", "none")
 
-# Every variant with every depth that it supports. Norms, positions and sizes take turns, so that every two choices meet.
+# Every variant with every depth that it supports. Norms, positions and sizes take turns so that every two choices meet.
 GRID = [
     (variant, layers, ("pre", "post")[(i + layers) % 2], POSITIONS[(i + layers) % 3], SIZES[(i + 2 * layers) % 3])
     for layers in (1, 2, 3)
