@@ -106,6 +106,19 @@ def test_no_write_and_no_copy_leaves_a_stale_inverse(write, how, learn):
     assert error(attn) < 1e-6
 
 
+def test_a_pickle_of_an_earlier_version_that_has_the_cache_under_its_former_name():
+    attn = attention()
+    names = {b"nystream.layers.pinv_cache\nPinvCache\n": b"nystream.layers.kept\nKept\n", b"_pinv_cache\n": b"_kept\n"}
+    text = pickle.dumps(attn, protocol=0)
+    for name, former in names.items():
+        assert name in text
+        text = text.replace(name, former)
+    again = pickle.loads(text)
+    assert torch.equal(again.gamma_pinv, attn.gamma_pinv)
+    write_through_data(again)
+    assert error(again) < 1e-6
+
+
 def test_the_best_model_so_far_is_kept_while_training_goes_on():
     attn = attention(learn=True)
     train(attn)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream.train import Classification, Forecasting, TrainConfig, evaluate, train_two_phase
+from nystream.train import Classification, Forecasting, TrainConfig, evaluate, fix_landmarks, train_two_phase
 
 CONFIG = TrainConfig(epochs=6, batch_size=8, lr=1e-2)
 
@@ -165,3 +165,9 @@ def test_what_is_frozen_stays(tiny, windows):
 def test_only_continual_landmarks_can_become_fixed(tiny, windows):
     with pytest.raises(ValueError, match="'co-full-single', but phase one trains continual landmarks"):
         train_two_phase(tiny("co-full-single"), windows(20), task=Classification())
+
+
+@pytest.mark.parametrize("run", [train_two_phase, fix_landmarks])
+def test_no_models(windows, run):
+    with pytest.raises(ValueError, match="model is an empty list"):
+        run([], windows(20), task=Classification())

@@ -113,6 +113,8 @@ class Training:
         tokens, method, _, pinv, _ = self.landmark_fit
         one_of("method", method, ("qk", "x"))
         positive_int("tokens", tokens)
+        if not models:
+            raise ValueError("model is an empty list; give at least one model")
         for i, model in enumerate(models):
             checks.model("model" if len(models) == 1 else f"model[{i}]", model)
             for cfg in model.config.blocks:
