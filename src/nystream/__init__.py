@@ -1,4 +1,4 @@
-"""nystream: continual low-rank attention, for streams without end."""
+"""nystream: continual low-rank attention for streams of any length."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,9 @@ else:
     from importlib import import_module as _import_module
     from threading import RLock as _RLock
 
-    # Packages where they have the name: threads that begin in the middle of one would meet those at its beginning.
-    _HOMES = {
+    # Where each name is imported from: the package rather than the submodule where possible, because one thread that
+    # starts with a submodule and another that starts with its package can wait for each other's import lock.
+    _SOURCES = {
         "compat": ("continual", "from_torch"),
         "config": ("AttentionConfig", "EncoderConfig", "ModelConfig", "ModelInfo"),
         "landmarks": ("fit_landmarks",),
@@ -35,18 +36,18 @@ else:
         "train": ("train_two_phase",),
         "variants": ("VARIANTS", "Variant", "register_variant"),
     }
-    _one_at_a_time = _RLock()
+    _import_lock = _RLock()
 
     def __getattr__(name: str) -> Any:
-        """Import what is asked for. Torch takes a second: the command gives help, and can be stopped, before that."""
+        """Import on first use: torch takes a second to import, and the command's --help should not have to wait."""
         missing = AttributeError(f"module 'nystream' has no attribute {name!r}")
         if name.startswith("__") or not name.isidentifier():
             raise missing
-        with _one_at_a_time:
-            for home, names in _HOMES.items():
+        with _import_lock:
+            for source, names in _SOURCES.items():
                 if name in names:
-                    found = globals()[name] = getattr(_import_module(f"nystream.{home}"), name)
-                    return found
+                    value = globals()[name] = getattr(_import_module(f"nystream.{source}"), name)
+                    return value
             try:
                 return _import_module(f"nystream.{name}")
             except ModuleNotFoundError as error:

@@ -319,7 +319,7 @@ def test_gaps_and_missing_values(capsys, refused):
         (["data.csv", "--target", "total", "--out", "full"], "out=full is there and holds no run"),
         (["--config", "none.toml"], "config=none.toml is not a file"),
         (["--config", "bad.toml"], "config=bad.toml cannot be used"),
-        (["--config", "odd.yaml"], "fields that are not known here: colour"),
+        (["--config", "odd.yaml"], "unknown fields: colour"),
         (["--config", "type.toml"], "window='x' must be a whole number, not text"),
         (["empty"], "has neither feature files"),
         (["--config", "data.csv"], "must end in .toml"),

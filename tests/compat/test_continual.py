@@ -127,7 +127,11 @@ def test_torch_to_the_package():
 
 
 REFUSED = {
-    "landmarks": (lambda build: build("encoder"), ValueError, "'co-fixed-retro' has landmarks, which the package"),
+    "landmarks": (
+        lambda build: build("encoder"),
+        ValueError,
+        "'co-fixed-retro' has no counterpart",
+    ),
     "pre-norm": (
         lambda build: from_torch(nn.TransformerEncoderLayer(8, 2, norm_first=True), window=4),
         ValueError,
@@ -173,13 +177,17 @@ def other_lengths():
 
 
 REFUSED_FROM = {
-    "torch": (lambda: nn.TransformerEncoderLayer(8, 2), TypeError, "nystream.from_torch takes torch's"),
+    "torch": (lambda: nn.TransformerEncoderLayer(8, 2), TypeError, "use nystream.from_torch for torch's"),
     "a tensor": (lambda: torch.zeros(3), TypeError, "encoder is a Tensor"),
     "inside": (lambda: co.Sequential(layer_of()), TypeError, "encoder is a Sequential, but must be a co.Transformer"),
-    "older query": (lambda: layer_of(query_index=-2), ValueError, "layer 0 has query_index=-2, but a block answers"),
+    "older query": (
+        lambda: layer_of(query_index=-2),
+        ValueError,
+        "layer 0 has query_index=-2, but must",
+    ),
     "activation": (lambda: layer_of(activation=nn.SiLU()), ValueError, "layer 0.activation is SiLU"),
     "norm": (other_norm, TypeError, "norm is a BatchNorm1d"),
-    "lengths": (other_lengths, ValueError, "layers of sequence_len 4, 5; give window="),
+    "lengths": (other_lengths, ValueError, "layers with sequence_len 4, 5; specify window="),
 }
 
 

@@ -89,7 +89,7 @@ def test_all_rows(build, kind, variant):
     assert face.forward_steps(x[:, :2].mT) is None
     close(face.forward_steps(x[:, 2:8].mT), expected[:, :5].permute(0, 3, 1, 2))
     close(face.forward_step(x[:, 8]).mT, expected[:, 5])
-    with pytest.raises(ValueError, match=r"x has 5 steps, but a window has 4.*use forward_steps"):
+    with pytest.raises(ValueError, match=r"x has 5 steps, but .* window, which has 4; use forward_steps"):
         face(x[:, :5].mT)
 
 
@@ -308,7 +308,7 @@ MISTAKES = {
     "short": (
         lambda build: continual(build("encoder"))(randn(2, 8, 3)),
         ValueError,
-        "x has 3 steps, but the first output",
+        "x has 3 steps, but .* at least 4, the number before the first output",
     ),
 }
 
@@ -324,14 +324,14 @@ def test_streams_and_states_that_do_not_fit(build):
     face = continual(build("encoder"))
     face.forward_step(randn(2, 8))
     for call, x in ((face.forward_step, randn(3, 8)), (face.forward_steps, randn(3, 8, 4))):
-        with pytest.raises(ValueError, match=r"x has 3 rows, but the streams that are under way are 2; call clean"):
+        with pytest.raises(ValueError, match=r"x has 3 rows, but the current state has 2 streams; call clean"):
             call(x)
     assert face(randn(3, 8, 4)).shape == (3, 8, 1)
     face.clean_state()
     face.forward_step(randn(3, 8))
     with pytest.raises(TypeError, match="state is a list"):
         face.set_state([randn(3)])
-    with pytest.raises(ValueError, match=r"state has \d+ tensors, but that of this StreamEncoder has"):
+    with pytest.raises(ValueError, match=r"state has \d+ tensors, but a state of this StreamEncoder has"):
         face.set_state(build("encoder", "co-cont-single").init_state(2))
     with pytest.raises(ValueError, match="the state belongs to another config"):
         face.set_state(build("encoder", window=6).init_state(2))

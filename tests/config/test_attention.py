@@ -75,14 +75,14 @@ def test_every_variant_has_its_own_forms_of_the_window(variant):
         if sums in forms:
             assert config(variant, sums=sums).sums == sums
         else:
-            with pytest.raises(ValueError, match=f"sums='{sums}' is not a form of '{variant}', which has"):
+            with pytest.raises(ValueError, match=f"sums='{sums}' is not supported by variant '{variant}'; .*auto"):
                 config(variant, sums=sums)
 
 
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_dropout_is_for_variants_that_form_the_weights(variant):
     if variant in LOW_RANK:
-        with pytest.raises(ValueError, match=f"cannot be honoured by '{variant}'"):
+        with pytest.raises(ValueError, match=f"is not supported by variant '{variant}'"):
             config(variant, dropout=0.1)
     else:
         assert config(variant, dropout=0.1).dropout == 0.1

@@ -177,7 +177,7 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="stack must be one of paper, deep, got 'tall'"):
         costs.executed("co-full-single", 10, 4, layers=2, stack="tall")
     for count in (costs.executed, costs.state_bytes):
-        with pytest.raises(ValueError, match="stack='deep' is made of single-output variants, got variant 'full'"):
+        with pytest.raises(ValueError, match="stack='deep' needs a single-output variant, got variant 'full'"):
             count("full", 10, 4, layers=2, stack="deep")
     with pytest.raises(ValueError, match="ff must be an integer of at least 1, got 0"):
         costs.dense("full", 10, 4, 0)

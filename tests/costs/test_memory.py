@@ -139,17 +139,15 @@ def test_returns_named_integers() -> None:
     assert all(isinstance(value, int) for value in counted)
 
 
-def test_bad_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match=r"variant must be one of full, .*got 'linear'"):
-        costs.memory("linear", 20, 8, 4)
-    with pytest.raises(ValueError, match=r"n must be an integer of at least 1, got 0"):
-        costs.memory("full", 0, 8)
-    with pytest.raises(ValueError, match=r"d must be an integer of at least 1, got 8\.5"):
-        costs.memory("full", 20, 8.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"m must be at most n=20, got 32"):
-        costs.memory("nystrom", 20, 8, 32)
-    with pytest.raises(ValueError, match=r"m must be given for variant 'co-fixed-retro'.*got None"):
-        costs.memory("co-fixed-retro", 20, 8)
+def test_arguments_are_checked_as_those_of_flops() -> None:
+    for arguments, message in (
+        (("linear", 20, 8, 4), r"variant must be one of full, .*got 'linear'"),
+        (("full", 0, 8), "n must be an integer of at least 1, got 0"),
+        (("nystrom", 20, 8, 32), "m must be at most n=20, got 32"),
+        (("full", 10, 4, None, 0), "layers must be an integer of at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            costs.memory(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -188,8 +186,3 @@ def test_corrected_last_block_by_its_items() -> None:
     last = 2 * d * m + m**2 + rows_and_query + delta + row_and_sum + result
     expected = max(held.peak + 2 * d * m + m**2, held.valley + last)
     assert costs.memory("co-fixed-single", n, d, m, layers=2, corrected=True).peak == expected
-
-
-def test_layers_are_checked() -> None:
-    with pytest.raises(ValueError, match="layers must be an integer of at least 1, got 0"):
-        costs.memory("full", 10, 4, layers=0)

@@ -199,7 +199,7 @@ def test_other_refusals():
         READER.live(gaps="guess")
     with pytest.raises(ValueError, match="target 'kind' must be one of the columns of numbers"):
         TableReader(READER.columns, ("kind",))
-    with pytest.raises(ValueError, match="fields that are not known here: colour"):
+    with pytest.raises(ValueError, match="unknown fields: colour"):
         reader_from_dict(READER.to_dict() | {"colour": 1})
     with pytest.raises(ValueError, match="the memory has 1 values"):
         READER.live().remember({"span": [None] * 3, "values": [1.0], "before": None, "doubted": None})

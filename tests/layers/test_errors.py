@@ -1,4 +1,7 @@
-"""Errors that teach: each names the argument, what came and what is needed, and leaves everything as it was."""
+"""Errors of an attention alone: landmarks, masks, dropout, cross-attention.
+
+`tests/models/test_errors.py` has those that attentions, encoders and models share.
+"""
 
 import pytest
 import torch
@@ -25,52 +28,6 @@ def refused(call, error, *words):
 @pytest.fixture(params=ns.VARIANTS)
 def attn(request, build):
     return build(request.param)
-
-
-@pytest.mark.parametrize("shape", [(E,), (2, E), (2, N, E - 1), (2, N, E, 1)])
-def test_forward_and_steps_need_batch_tokens_and_width(attn, shape):
-    words = (f"x is {list(shape)}", "[B, T, 8]", "embed_dim")
-    refused(lambda: attn(randn(*shape)), ValueError, *words)
-    refused(lambda: attn.steps(randn(*shape), attn.init_state(2)), ValueError, *words)
-
-
-@pytest.mark.parametrize("shape", [(E,), (2, E - 1), (2, 2, E), (2, 1, E + 1), (2, 1, 1, E)])
-def test_step_needs_one_token(attn, shape):
-    words = (f"x is {list(shape)}", "step needs [B, 8] or [B, 1, 8]")
-    refused(lambda: attn.step(randn(*shape), attn.init_state(2)), ValueError, *words)
-
-
-@pytest.mark.parametrize("shape", [(2, E), (2, 1, E), (2, 6, E)])
-def test_step_needs_a_whole_group(build, shape):
-    attn = build("co-cont-single", update_size=3)
-    words = (f"x is {list(shape)}", "step needs [B, 3, 8]", "update_size=3")
-    refused(lambda: attn.step(randn(*shape), attn.init_state(2)), ValueError, *words)
-
-
-def test_a_stream_that_is_longer_than_the_window_is_for_steps(attn):
-    refused(lambda: attn(randn(2, N + 1, E)), ValueError, "x has 7 tokens", "the window is 6", "steps()")
-
-
-def test_groups_are_whole(build):
-    attn = build("co-fixed-single", update_size=3)
-    words = ("x has 4 tokens", "multiple of update_size=3")
-    refused(lambda: attn(randn(2, 4, E)), ValueError, *words)
-    refused(lambda: attn.steps(randn(2, 4, E), attn.init_state(2)), ValueError, *words)
-
-
-def test_at_least_one_token_is_needed(attn):
-    words = ("x is [2, 0, 8]", "no tokens")
-    refused(lambda: attn(randn(2, 0, E)), ValueError, *words)
-    refused(lambda: attn.steps(randn(2, 0, E), attn.init_state(2)), ValueError, *words)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_x_has_the_dtype_of_the_weights(build, dtype):
-    attn, x = build("co-full-single"), torch.ones(2, N, E, dtype=dtype)
-    words = (f"x is {dtype}", "float64")
-    refused(lambda: attn(x), ValueError, *words)
-    refused(lambda: attn.steps(x, attn.init_state(2)), ValueError, *words)
-    refused(lambda: attn.step(x[:, 0], attn.init_state(2)), ValueError, *words)
 
 
 @pytest.mark.parametrize("variant", FIXED)
@@ -103,12 +60,13 @@ def test_landmarks_of_the_wrong_shape_or_not_finite_change_nothing(build, varian
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if v not in FIXED])
 def test_only_fixed_variants_have_landmarks_to_set(build, variant):
     landmarks = torch.randn(2, 3, 4)
-    words = (f"'{variant}' has no fixed landmarks to set",)
+    words = (f"'{variant}' has no fixed landmarks",)
     refused(lambda: build(variant).set_landmarks(landmarks, landmarks), ValueError, *words)
+    refused(lambda: build(variant).learn_landmarks(), ValueError, *words)
 
 
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if v != "full"])
-def test_a_mask_that_cannot_be_honoured_is_refused(build, variant):
+def test_a_mask_that_is_not_supported_is_refused(build, variant):
     mask = torch.ones(N, N, dtype=torch.bool)
     words = ("attn_mask=", f"'{variant}'", "'full'", "lengths=")
     refused(lambda: build(variant)(randn(2, N, E), attn_mask=mask), ValueError, *words)
@@ -128,15 +86,16 @@ def test_a_mask_of_the_wrong_shape_is_named(build):
 
 
 @pytest.mark.parametrize("variant", ["full", "co-full-single", "co-full-retro"])
-def test_dropout_cannot_be_honoured_in_a_stream(build, variant):
+def test_dropout_is_not_supported_in_a_stream(build, variant):
     attn = build(variant, dropout=0.5).train()
-    words = ("dropout=0.5", "stream", "eval()")
+    words = ("dropout=0.5", "step() and steps()", "eval()")
     refused(lambda: attn.step(randn(2, E), attn.init_state(2)), RuntimeError, *words)
     refused(lambda: attn.steps(randn(2, N, E), attn.init_state(2)), RuntimeError, *words)
     attn.eval().steps(randn(2, N, E), attn.init_state(2))
 
 
-def test_key_and_value_are_shaped_as_x(attn):
+def test_key_and_value_are_shaped_as_x(build):
+    attn = build("co-cont-single")
     x, state = randn(2, 4, E), attn.init_state(2)
     short, words = randn(2, 3, E), ("is [2, 3, 8]", "x is [2, 4, 8]", "same shape")
     refused(lambda: attn(x, key=short), ValueError, "key", *words)
@@ -146,49 +105,12 @@ def test_key_and_value_are_shaped_as_x(attn):
     refused(lambda: attn(x, key=x.float()), ValueError, "key is torch.float32", "x is torch.float64")
 
 
-def test_a_value_needs_a_key(attn):
-    x, state, words = randn(2, 4, E), attn.init_state(2), ("value= came without key=", "key=")
+def test_a_value_needs_a_key(build):
+    attn = build("co-cont-single")
+    x, state, words = randn(2, 4, E), attn.init_state(2), ("value= was given without key=", "key=")
     refused(lambda: attn(x, value=x), ValueError, *words)
     refused(lambda: attn.steps(x, state, value=x), ValueError, *words)
     refused(lambda: attn.step(x[:, 0], state, value=x[:, 0]), ValueError, *words)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "words"),
-    [
-        (torch.tensor([6.0, 6.0]), ("lengths is torch.float32 [2]", "int64")),
-        (torch.tensor([True, True]), ("lengths is torch.bool [2]", "int64")),
-        (torch.tensor([6, 6], dtype=torch.uint8), ("lengths is torch.uint8 [2]", "int64")),
-        (torch.tensor([6]), ("lengths is torch.int64 [1]", "[2], one number a row")),
-        (torch.tensor([[6], [6]]), ("lengths is torch.int64 [2, 1]", "[2], one number a row")),
-        (torch.tensor([0, -3]), ("lengths[1] is -3", "between 0 and 6")),
-        (torch.tensor([9, 6]), ("lengths[0] is 9", "between 0 and 6")),
-        (torch.tensor([3, 4]), ("lengths[1] is 4", "multiple of update_size=3")),
-    ],
-)
-def test_lengths_are_whole_numbers_one_a_row_in_range(build, lengths, words):
-    attn, x = build("co-fixed-single", update_size=3), randn(2, N, E)
-    refused(lambda: attn(x, lengths=lengths), ValueError, *words)
-    refused(lambda: attn.steps(x, attn.init_state(2), lengths=lengths), ValueError, *words)
-
-
-def test_forward_with_lengths_needs_the_places_of_a_full_window(attn):
-    words = ("x has 4 tokens", "lengths= it must have 6", "last")
-    refused(lambda: attn(randn(2, 4, E), lengths=torch.tensor([4, 4])), ValueError, *words)
-
-
-def test_resets_are_booleans_one_a_token(attn):
-    x, state = randn(2, 4, E), attn.init_state(2)
-    for reset in (torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 3, dtype=torch.bool)):
-        words = (f"reset is {reset.dtype} {list(reset.shape)}", "must be bool [2, 4]")
-        refused(lambda reset=reset: attn.steps(x, state, reset=reset), ValueError, *words)
-
-
-def test_a_stream_opens_where_a_group_starts(build):
-    attn, reset = build("co-cont-single", update_size=3), torch.zeros(2, N, dtype=torch.bool)
-    reset[1, 4] = True
-    words = ("reset[1, 4] is True", "inside a group of update_size=3")
-    refused(lambda: attn.steps(randn(2, N, E), attn.init_state(2), reset=reset), ValueError, *words)
 
 
 def test_factors_are_those_of_a_full_window_of_a_low_rank_variant(build):

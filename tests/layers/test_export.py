@@ -1,7 +1,9 @@
-"""A step traces to one graph over x and the state's tensors, and the graph gives the numbers of the eager step.
+"""A step can be exported as one graph over x and the tensors of the state, and the graph equals the eager step.
 
-Each row's phase is a number in its state, so the same graph must serve warm-up, landmark renewals and rows that are at
-different phases. torch.export refuses a Python branch on a tensor's value; it sees all of a step here.
+The phase of each row is part of its state, so the same graph must work during warm-up, when landmarks are renewed, and
+for rows at different phases. torch.export rejects a Python branch on a tensor's value.
+
+`tests/models/test_compile.py` compiles `step` and `steps` of whole models.
 """
 
 import pytest
@@ -9,15 +11,17 @@ import torch
 
 from nystream import state as states
 
+# Every form of the window, and one token or several per step.
 FORMS = [
-    ("co-full-single", "recompute"),
-    ("co-cont-single", "recompute"),
-    ("co-cont-single", "partials"),
-    ("co-fixed-single", "recompute"),
-    ("co-fixed-single", "partials"),
+    ("co-full-single", "recompute", 1),
+    ("co-full-single", "recompute", 3),
+    ("co-cont-single", "recompute", 1),
+    ("co-cont-single", "partials", 3),
+    ("co-fixed-single", "recompute", 3),
+    ("co-fixed-single", "partials", 1),
 ]
 
-# What a graph calls where Python has looked at a tensor's value, or a shape depends on one.
+# Operators of a graph in which Python has read a tensor's value, or a shape depends on one.
 READS_VALUES = ("aten.item", "aten._local_scalar_dense", "aten.nonzero", "aten._assert_scalar")
 
 
@@ -45,13 +49,13 @@ def traced(attn, x, state):
 
 
 def targets(graph_module):
-    """Everything that is called, inside the branches of a condition too."""
+    """Return all operators, including those in the branches of a condition."""
     inner = [m for m in graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     return {str(node.target) for m in inner for node in m.graph.nodes if node.op == "call_function"}
 
 
 def at_phases(attn, phases):
-    """One state whose rows have seen so many groups each."""
+    """Return one state whose rows have processed different numbers of groups."""
     r, rows = attn.config.update_size, []
     for phase in phases:
         state = attn.init_state(1)
@@ -59,16 +63,15 @@ def at_phases(attn, phases):
     return states.stack(rows)
 
 
-@pytest.mark.parametrize("r", [1, 3])
-@pytest.mark.parametrize(("variant", "sums"), FORMS)
+@pytest.mark.parametrize(("variant", "sums", "r"), FORMS)
 def test_the_traced_step_is_the_eager_step(build, variant, sums, r):
-    n, m = (7, 3) if r == 1 else (12, 5)  # landmarks whose segments are not all of one size
+    n, m = (7, 3) if r == 1 else (12, 5)  # segments of two sizes
     attn = build(variant, n, m, sums=sums, update_size=r, pinv_iters=2).requires_grad_(False)
     groups, shape = n // r, (8,) if r == 1 else (r, 8)
     exported = traced(attn, randn(2, *shape), attn.init_state(2))
     called = targets(exported.graph_module)
     assert not [name for name in called if name.startswith(READS_VALUES)]
-    assert ("cond" in called) == (variant == "co-cont-single")  # a renewal costs only when there is one
+    assert ("cond" in called) == (variant == "co-cont-single")  # so that a renewal costs only when there is one
     module = exported.module()
     for phases in ([0], [0, groups // 2, groups - 1, groups, groups + 1]):
         state = at_phases(attn, phases)
@@ -83,19 +86,12 @@ def test_the_traced_step_is_the_eager_step(build, variant, sums, r):
             torch.testing.assert_close(leaf, eager, rtol=1e-10, atol=1e-12)
 
 
-@pytest.fixture
-def compiled():
-    """torch.compile without a code generator: what is tested is that a step can be captured, not how fast it gets."""
-    torch.compiler.reset()
-    yield lambda function, **options: torch.compile(function, **{"backend": "eager", "fullgraph": True, **options})
-    torch.compiler.reset()
-
-
 @pytest.mark.parametrize("variant", ["full", "co-cont-single", "co-fixed-single"])
-def test_compiled_forward(build, compiled, variant):
+def test_compiled_forward(build, variant):
     attn, x = build(variant), randn(2, 6, 8)
-    backend = "aot_eager" if variant == "co-fixed-single" else "eager"
-    forward = compiled(attn, backend=backend)
+    torch.compiler.reset()
+    # Without a code generator: this tests that a window can be captured, not how fast it gets.
+    forward = torch.compile(attn, backend="aot_eager" if variant == "co-fixed-single" else "eager", fullgraph=True)
     for length in (6, 4):
         torch.testing.assert_close(forward(x[:, :length]), attn(x[:, :length]), rtol=1e-10, atol=1e-12)
     forward(x).sum().backward()
@@ -103,25 +99,18 @@ def test_compiled_forward(build, compiled, variant):
     attn.zero_grad()
     attn(x).sum().backward()
     torch.testing.assert_close(gradient, attn.v_proj.weight.grad, rtol=1e-9, atol=1e-12)
+    torch.compiler.reset()
 
 
-@pytest.mark.parametrize(
-    "variant",
-    ["full", "co-fixed-single", "co-cont-single"],
-)
-def test_compiled_step(build, compiled, variant):
-    attn = build(variant, pinv_iters=2).requires_grad_(False)
-    step, state = compiled(attn.step), at_phases(attn, [0, 4])
+@pytest.mark.parametrize("variant", ["co-full-retro", "co-cont-retro"])
+def test_compiled_retroactive_step(build, variant):
+    """These branch on values to save work, so they are captured in parts."""
+    attn = build(variant, 4, 2, pinv_iters=1).requires_grad_(False)
+    torch.compiler.reset()
+    step, state = torch.compile(attn.step, backend="eager"), attn.init_state(2)
     eager = state
-    for _ in range(9):
-        x = randn(2, 8)
+    for x in randn(7, 2, 8):
         out, state = step(x, state)
-        want, eager = attn.step(x, eager)
-        torch.testing.assert_close(out, want, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("variant", ["full", "co-full-single", "co-fixed-single"])
-def test_compiled_steps(build, compiled, variant):
-    attn, x = build(variant).requires_grad_(False), randn(2, 9, 8)
-    out, _ = compiled(attn.steps)(x, attn.init_state(2))
-    torch.testing.assert_close(out, attn.steps(x, attn.init_state(2))[0], rtol=1e-10, atol=1e-12)
+        expected, eager = attn.step(x, eager)
+        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    torch.compiler.reset()

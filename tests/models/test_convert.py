@@ -151,8 +151,8 @@ def test_a_form_of_sums_that_the_new_variant_lacks_becomes_auto(build):
 @pytest.mark.parametrize(
     ("variant", "stack", "options", "error", "words"),
     [
-        ("co-cont-single", "paper", {"window": 8}, ValueError, ("window=8", "'co-cont-single'", "window of 6")),
-        ("nystrom", "paper", {"window": 8}, ValueError, ("window=8", "'nystrom'", "fixed landmarks allow another")),
+        ("co-cont-single", "paper", {"window": 8}, ValueError, ("window=8", "'co-cont-single'", "window=6")),
+        ("nystrom", "paper", {"window": 8}, ValueError, ("window=8", "'nystrom'", "only fixed landmarks")),
         ("co-fixed-single", "paper", {"window": 8, "variant": "nystrom"}, ValueError, ("window=8", "'nystrom'")),
         ("co-fixed-single", "paper", {"window": 8, "layer": 0}, ValueError, ("windows of 6, 8", "stack='deep'")),
         ("co-fixed-single", "paper", {"window": 2}, ValueError, ("landmarks=3", "window=2")),

@@ -1,4 +1,4 @@
-"""Errors that teach: each names the argument, what came and what is needed, and leaves everything as it was."""
+"""Errors of attentions, encoders and models: each names the argument, its value and what is needed."""
 
 import pytest
 import torch
@@ -31,10 +31,23 @@ def model(request, build):
     return build(variant, layers, stack=stack)
 
 
-@pytest.fixture(params=["model", "encoder"])
-def module(request, model):
-    """A model, and the encoder in it: with the width of its tokens and what that is called."""
-    return (model, 5, "input_dim") if request.param == "model" else (model.encoder, 8, "embed_dim")
+@pytest.fixture(params=["attention", "encoder", "deep encoder", "model", "deep model"])
+def module(request, build):
+    """A module, the width of its tokens, and the field of the config that has it."""
+    stack = "deep" if "deep" in request.param else "paper"
+    model = build("co-fixed-single", 2, stack=stack)
+    if "model" in request.param:
+        return model, 5, "input_dim"
+    return (model.encoder.blocks[1].attention if request.param == "attention" else model.encoder), 8, "embed_dim"
+
+
+def deep(module):
+    return getattr(module.config, "stack", "paper") == "deep"
+
+
+def parts(model):
+    """The model, its encoder and its last attention, with the widths of their tokens."""
+    return (model, 5), (model.encoder, 8), (model.encoder.blocks[-1].attention, 8)
 
 
 def test_forward_and_steps_need_batch_tokens_and_width(module):
@@ -80,8 +93,7 @@ def test_x_has_the_dtype_of_the_weights(module, dtype):
 
 
 def test_groups_are_whole(build):
-    model = build(update_size=3)
-    for module, width in ((model, 5), (model.encoder, 8)):
+    for module, width in parts(build(update_size=3)):
         words = ("x has 4 tokens", "multiple of update_size=3")
         refused(lambda m=module, w=width: m(randn(2, 4, w)), ValueError, *words)
         refused(lambda m=module, w=width: m.steps(randn(2, 4, w), m.init_state(2)), ValueError, *words)
@@ -89,11 +101,11 @@ def test_groups_are_whole(build):
         refused(lambda m=module, w=width: m.step(randn(2, w), m.init_state(2)), ValueError, *words)
 
 
-def test_a_stream_that_is_longer_than_the_window_is_for_steps(model):
-    if model.config.stack == "deep":
-        return
-    refused(lambda: model(randn(2, 7, 5)), ValueError, "x has 7 tokens", "the window is 6", "steps()")
-    refused(lambda: model.encoder(randn(2, 7, 8)), ValueError, "x has 7 tokens", "the window is 6", "steps()")
+@pytest.mark.parametrize("variant", ns.VARIANTS)
+def test_a_sequence_that_is_longer_than_the_window_is_for_steps(build, variant):
+    for module, width in parts(build(variant)):
+        words = ("x has 7 tokens", "the window is 6", "steps()")
+        refused(lambda m=module, w=width: m(randn(2, 7, w)), ValueError, *words)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +114,9 @@ def test_a_stream_that_is_longer_than_the_window_is_for_steps(model):
         ([6, 6], TypeError, ("lengths is a list", "torch.Tensor")),
         (torch.tensor([6.0, 6.0]), ValueError, ("lengths is torch.float32 [2]", "int64")),
         (torch.tensor([True, True]), ValueError, ("lengths is torch.bool [2]", "int64")),
-        (torch.tensor([6]), ValueError, ("lengths is torch.int64 [1]", "[2], one number a row")),
+        (torch.tensor([6, 6], dtype=torch.uint8), ValueError, ("lengths is torch.uint8 [2]", "int64")),
+        (torch.tensor([6]), ValueError, ("lengths is torch.int64 [1]", "[2], one number per row")),
+        (torch.tensor([[6], [6]]), ValueError, ("lengths is torch.int64 [2, 1]", "[2], one number per row")),
         (torch.tensor([0, -3]), ValueError, ("lengths[1] is -3", "between 0 and 6")),
         (torch.tensor([9, 6]), ValueError, ("lengths[0] is 9", "between 0 and 6")),
     ],
@@ -111,28 +125,38 @@ def test_lengths_are_whole_numbers_one_a_row_in_range(module, lengths, error, wo
     module, width, _ = module
     x = randn(2, 6, width)
     refused(lambda: module.steps(x, module.init_state(2), lengths=lengths), error, *words)
-    if module.config.stack != "deep":
+    if not deep(module):
         refused(lambda: module(x, lengths=lengths), error, *words)
 
 
-def test_forward_with_lengths_needs_the_places_of_a_full_window(module):
+def test_lengths_are_multiples_of_the_update_size(build):
+    for module, width in parts(build(update_size=3)):
+        words, lengths = ("lengths[1] is 4", "multiple of update_size=3"), torch.tensor([3, 4])
+        refused(lambda m=module, w=width: m(randn(2, 6, w), lengths=lengths), ValueError, *words)  # noqa: B023
+        refused(lambda m=module, w=width: m.steps(randn(2, 6, w), m.init_state(2), lengths=lengths), ValueError, *words)  # noqa: B023
+
+
+def test_forward_with_lengths_needs_the_positions_of_a_full_window(module):
     module, width, _ = module
-    words = ("lengths=", "stack='deep'", "steps(lengths=)")
-    if module.config.stack != "deep":
-        words = ("x has 4 tokens", "lengths= it must have 6", "last")
+    words = ("x has 4 positions", "lengths= it must have 6", "pad")
+    if deep(module):
+        words = ("lengths=", "stack='deep'", "steps(lengths=)")
     refused(lambda: module(randn(2, 4, width), lengths=torch.tensor([4, 4])), ValueError, *words)
 
 
-def test_resets_are_booleans_one_a_token(module, build):
+def test_resets_are_booleans_one_per_token(module):
     module, width, _ = module
     x = randn(2, 4, width)
-    for reset in (torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.bool)):
+    for reset in (torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 3, dtype=torch.bool)):
         words = (f"reset is {reset.dtype} {list(reset.shape)}", "must be bool [2, 4]")
         refused(lambda reset=reset: module.steps(x, module.init_state(2), reset=reset), ValueError, *words)
-    groups, reset = build(update_size=3), torch.zeros(2, 6, dtype=torch.bool)
+
+
+def test_a_stream_starts_where_a_group_starts(build):
+    reset, words = torch.zeros(2, 6, dtype=torch.bool), ("reset[1, 4] is True", "inside a group of update_size=3")
     reset[1, 4] = True
-    words = ("reset[1, 4] is True", "inside a group of update_size=3")
-    refused(lambda: groups.steps(randn(2, 6, 5), groups.init_state(2), reset=reset), ValueError, *words)
+    for module, width in parts(build(update_size=3)):
+        refused(lambda m=module, w=width: m.steps(randn(2, 6, w), m.init_state(2), reset=reset), ValueError, *words)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +172,8 @@ def test_resets_are_booleans_one_a_token(module, build):
         (torch.tensor([[1], [2]]), ValueError, ("offset is torch.int64 [2, 1]", "integers [2]")),
     ],
 )
-def test_offsets_are_integers(model, offset, error, words):
+def test_offsets_are_integers(build, offset, error, words):
+    model = build()
     refused(lambda: model(randn(2, 6, 5), offset=offset), error, *words)
 
 

@@ -65,7 +65,7 @@ def test_a_name_that_cannot_be_had_says_both(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    words = ("owner/name is not a folder here", "cannot be had from the hub", str(error))
+    words = ("owner/name is not a folder", "cannot be downloaded from the hub", str(error))
     refused("owner/name", *words)
     assert issubclass(RepositoryNotFoundError, OSError)  # so it is caught as the others are
 

@@ -241,25 +241,13 @@ def test_a_newer_format_says_what_to_do(folder):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda w: w.update(later=1), ("not known here: later",)),
-        (lambda w: w["config"].update(rotary=True), ("config has fields", "not known here: rotary", "newer nystream")),
-        (
-            lambda w: w["config"]["attention"].update(k=1),
-            (
-                "config.attention has fields",
-                "not known here: k",
-            ),
-        ),
-        (lambda w: w["info"].update(colour="red"), ("info has fields", "not known here: colour")),
+        (lambda w: w.update(later=1), ("unknown fields: later",)),
+        (lambda w: w["config"].update(rotary=True), ("config has unknown fields: rotary", "newer version")),
+        (lambda w: w["info"].update(colour="red"), ("info has unknown fields: colour",)),
         (lambda w: w["config"].pop("input_dim") and None, ("input_dim",)),
-        (lambda w: w["config"].pop("attention") and None, ("config.attention is None", "AttentionConfig")),
         (lambda w: w.pop("config") and None, ("config is None", "ModelConfig")),
-        (lambda w: w["config"].update(layers="2"), ("layers='2'", "integer")),
-        (lambda w: w["config"].update(attention=[1, 2]), ("config.attention[0] is 1", "AttentionConfig")),
         (lambda w: w["config"]["attention"].update(variant="co-new"), ("variant='co-new'", "co-fixed-single")),
         (lambda w: w["info"].update(labels=["a"]), ("info.labels has 1 names", "output_dim is 3")),
-        (lambda w: w["info"].update(units=7), ("units=7", "names")),
-        (lambda w: w["info"].update(seconds="soon"), ("seconds='soon'", "number")),
         (lambda w: w.pop("format") and None, ("not the config of a nystream model", "save_pretrained")),
         (lambda w: w.update(format="1"), ("not the config of a nystream model",)),
         (lambda w: w.update(format=0), ("not the config of a nystream model",)),
@@ -304,7 +292,7 @@ def test_weights_that_are_a_pickle_are_refused(folder):
 def test_weights_of_another_config_are_refused_with_what_differs(folder, build, change, words):
     build("co-fixed-single", 2).save_pretrained(folder)
     rewrite(folder, change)
-    refused(folder, ValueError, "model.safetensors does not hold the weights of", "config.json", *words)
+    refused(folder, ValueError, "model.safetensors does not match", "config.json", *words)
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
@@ -315,9 +303,7 @@ def test_a_folder_that_lacks_a_file_is_named(folder, missing):
 
 def test_an_option_that_is_not_known_is_refused(folder):
     for options in ({"dtype": torch.float32}, {"strict": False}):
-        with pytest.raises(
-            TypeError, match=rf"{next(iter(options))}: from_pretrained has no such option; it has device"
-        ):
+        with pytest.raises(TypeError, match=rf"unexpected options: {next(iter(options))}; it takes device"):
             ns.StreamModel.from_pretrained(folder, **options)
 
 

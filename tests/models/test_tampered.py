@@ -105,10 +105,10 @@ TEXTS = {
     "objects": (lambda _: '{"a":' * 10**5, "nested too deeply"),
     "a reader in brackets": (nested("[]", 10**5), "nested too deeply"),
     "a reader that could not be written": (nested("[]", 500), "nested too deeply"),
-    "a field twice": (lambda text: text.replace('"layers": 2', '"layers": 2, "layers": 3'), "'layers' is there twice"),
+    "a field twice": (lambda text: text.replace('"layers": 2', '"layers": 2, "layers": 3'), "'layers' appears twice"),
     "the last of many fields twice": (
         lambda _: "{" + ", ".join(f'"a{i}": 0' for i in range(200_000)) + ', "a199999": 1}',
-        "'a199999' is there twice",
+        "'a199999' appears twice",
     ),
     "an endless number": (lambda text: text.replace('"layers": 2', f'"layers": {"9" * 10**5}'), "JSON"),
     "a huge float": (lambda text: text.replace('"norm_eps": 1e-05', '"norm_eps": 1e999'), "norm_eps=inf"),
@@ -142,9 +142,9 @@ WEIGHTS = {
     "many extra": (lambda t: t.update({f"other{i}": torch.zeros(1) for i in range(1000)}), "and 995 more"),
     "shape": (
         lambda t: t.update({"head.bias": torch.zeros(4)}),
-        "is [4] there, but the config needs [3] (output_dim)",
+        "is [4], but the config needs [3] (output_dim)",
     ),
-    "scalar": (lambda t: t.update({"head.bias": torch.zeros(())}), "head.bias is [] there"),
+    "scalar": (lambda t: t.update({"head.bias": torch.zeros(())}), "head.bias is [], but"),
     "an extra block": (lambda t: t.update({"encoder.blocks.99999.x": torch.zeros(1)}), "encoder.blocks.99999."),
     "int64": (cast("input_proj.weight", torch.int64), "input_proj.weight is I64"),
     "int8": (cast(BLOCK + "linear1.weight", torch.int8), "linear1.weight is I8"),
@@ -220,7 +220,7 @@ def test_a_tensor_that_is_there_twice_is_refused(folder):
     header, data = header_of(path)
     entry = f'"head.bias": {json.dumps(header["head.bias"])}, '
     write_header(path, json.dumps(header).replace("{", "{" + entry, 1).encode(), data)
-    refused(folder, "model.safetensors", "'head.bias' is there twice")
+    refused(folder, "model.safetensors", "'head.bias' appears twice")
 
 
 @given(st.data())
@@ -305,5 +305,5 @@ def test_a_model_with_more_than_ours_comes_back(build, tmp_path):
     model = Larger(build("full").config)
     model.save_pretrained(tmp_path)
     assert torch.equal(Larger.from_pretrained(tmp_path).more.weight, model.more.weight)
-    with pytest.raises(ValueError, match=r"it has more\.bias, more\.weight, which the config has no place for"):
+    with pytest.raises(ValueError, match=r"it has more\.bias, more\.weight, which a model with this config lacks"):
         ns.StreamModel.from_pretrained(tmp_path)

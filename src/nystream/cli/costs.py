@@ -19,7 +19,7 @@ import nystream as ns
 import nystream.costs as costs
 from nystream import files
 from nystream.cli import screen
-from nystream.costs import asymptotic, plot, tables
+from nystream.costs import plot, tables
 from nystream.files import require_writable
 
 Block = tuple[str, Table, list[str]]  # title, table, notes
@@ -114,8 +114,11 @@ class Costs:
                 }
             )
         growth = {
-            variant: {"paper": paper._asdict(), "corrected": asymptotic.CORRECTED[variant]._asdict()}
-            for variant, paper in asymptotic.PAPER.items()
+            variant: {
+                "paper": costs.growth(variant)._asdict(),
+                "corrected": costs.growth(variant, corrected=True)._asdict(),
+            }
+            for variant in ns.VARIANTS
         }
         given = {"window": n, "embed_dim": d, "landmarks": m, "layers": layers, "num_heads": heads}
         return {"sizes": given, "sums": self.sums, "growth": growth, "rows": rows}

@@ -1,4 +1,4 @@
-"""What needs the package continual-inference to be installed; import it only when it is."""
+"""Subclasses of classes in continual-inference. Importing this module requires that package."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nystream.compat.stateful import Continual
 
 
 class CoContinual(Continual, CoModule):  # type: ignore[misc]
-    """A `Continual` that the package's containers take for one of their own."""
+    """A `Continual` that can be used in the containers of continual-inference."""
 
-    # They call their modules, and say with `call_mode` which method they mean.
+    # The containers call their modules, and select the method with `call_mode`.
     __call__ = CoModule._call_impl
     _call_impl = CoModule._call_impl
 
@@ -29,10 +29,10 @@ class CoContinual(Continual, CoModule):  # type: ignore[misc]
 
 
 class AlignedUnity(RetroactiveUnity):  # type: ignore[misc]
-    """The rows of the window beside retroactive attention, in step with it at all times.
+    """The residual connection around retroactive attention, with the right rows at all times.
 
-    The package's own ring has `delay + 1` places, but its index runs round `delay` of them: from token 2 n − 1 on,
-    rows are added to the attention of others.
+    The ring buffer of `RetroactiveUnity` has `delay + 1` places, but its index cycles through only `delay` of them, so
+    that from token 2n − 1 on, rows are added to the attention outputs of other rows.
     """
 
     def _forward_step(self, input: Tensor, prev_state: Any) -> tuple[Tensor | None, Any]:

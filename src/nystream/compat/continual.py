@@ -1,6 +1,6 @@
-"""continual-inference (Hedegaard and Iosifidis): its face for our modules, and weights from and to its encoders.
+"""Compatibility with continual-inference (Hedegaard and Iosifidis): its interface, and conversion of its encoders.
 
-The package computes the `co-full` family in a "paper" stack of post-norm blocks.
+The encoders of that package are `co-full` variants in a "paper" stack of post-norm blocks.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from nystream.models.stream_model import StreamModel
 
 
 def continual(module: MultiheadAttention | StreamEncoder | StreamModel, warmup: Warmup = "wait") -> Continual:
-    """`module` with its state inside, for users of continual-inference.
+    """Wrap `module` in the stateful interface of continual-inference.
 
-    It has `forward`, `forward_step`, `forward_steps`, `get_state`, `set_state`, `clean_state`, `warm_up`,
-    `receptive_field` and `delay`, takes [B, E] a step and [B, E, T] otherwise, and works inside `co.Sequential`.
-    The package itself is needed only for that.
+    The wrapper stores the state. It has `forward`, `forward_step`, `forward_steps`, `get_state`, `set_state`,
+    `clean_state`, `warm_up`, `receptive_field` and `delay`, and takes [B, E] per step and [B, E, T] otherwise. If the
+    package is installed, the wrapper also works inside `co.Sequential`.
 
     Args:
-        module: a MultiheadAttention, a StreamEncoder or a StreamModel; it is shared, not copied.
-        warmup: "wait" holds outputs back (None) until the window is full, "now" gives what there is.
+        module: A `MultiheadAttention`, `StreamEncoder` or `StreamModel`. It is shared, not copied.
+        warmup: "wait" returns None until the window is full; "now" returns outputs from the first token on.
 
     Example:
         >>> import torch, nystream as ns
@@ -61,16 +61,16 @@ def from_continual(
     attention_dropout: float = 0.0,
     **options: Unpack[Options],
 ) -> StreamEncoder:
-    """Take the weights of a `co.TransformerEncoder`, or of one of its layers, into any of the nine attentions.
+    """Convert a `co.TransformerEncoder`, or one of its layers, into a `StreamEncoder` of any variant.
 
-    The default streams the same numbers as the package. The package drops nothing between attention and residual; our
-    blocks do in training, if the feed-forward does.
+    By default, the outputs are the same. The dropout differs: our blocks have dropout between attention and residual,
+    the package's layers do not.
 
     Args:
-        encoder: a `co.TransformerEncoder`, or a layer from `co.SingleOutputTransformerEncoderLayer` or
+        encoder: A `co.TransformerEncoder`, or a layer created by `co.SingleOutputTransformerEncoderLayer` or
             `co.RetroactiveTransformerEncoderLayer`.
-        variant, landmarks, stack, attention_dropout, options: as for `from_torch`.
-        window: how many tokens n a token attends to; the package's `sequence_len` unless told.
+        variant, landmarks, stack, attention_dropout, options: As in `from_torch`.
+        window: Number of tokens n that a token attends to. Default: the `sequence_len` of the encoder.
 
     Example:
         >>> import continual as co, torch
@@ -88,16 +88,16 @@ def from_continual(
     kinds = (co.RetroactiveMultiheadAttention, co.SingleOutputMultiheadAttention)
     if not isinstance(encoder, co.TransformerEncoder) and not (isinstance(encoder, nn.Module) and _is_layer(encoder)):
         raise TypeError(
-            f"encoder is a {type(encoder).__name__}, but must be a co.TransformerEncoder or one of its layers: "
-            f"take it out of what holds it; nystream.from_torch takes torch's"
+            f"encoder is a {type(encoder).__name__}, but must be a co.TransformerEncoder or one of its layers; "
+            f"pass the encoder itself, without its container, or use nystream.from_torch for torch's encoders"
         )
     require_untouched(encoder, "encoder", packages=("continual",))
     layers = [_layer(layer, f"layer {i}", kinds) for i, layer in enumerate(_layers(encoder))]
     if not layers:
-        raise ValueError("encoder has no layers, and at least one is needed")
+        raise ValueError("encoder has no layers, but must have at least one")
     lengths: list[int] = sorted({layer.attention.sequence_len for layer in layers})  # type: ignore[misc]
     if window is None and len(lengths) > 1:
-        raise ValueError(f"encoder has layers of sequence_len {', '.join(map(str, lengths))}; give window=")
+        raise ValueError(f"encoder has layers with sequence_len {', '.join(map(str, lengths))}; specify window=")
     norm = encoder._modules.get("norm")
     new = assemble(
         layers,
@@ -113,11 +113,11 @@ def from_continual(
 
 
 def to_continual(encoder: StreamEncoder) -> Any:
-    """A `co.TransformerEncoder` with the weights of an encoder of full attention, continual or not.
+    """Convert an encoder of full attention, continual or not, into a `co.TransformerEncoder`.
 
-    It gives the newest row of every full window. Layers between the first and the last, which the package does not
-    build, are the package's single-output layers over n rows. The first layer's residual is `AlignedUnity`. In training
-    it drops nothing between attention and residual, where our blocks do.
+    The result returns the newest row of every full window. The layers between the first and the last are the package's
+    single-output layers over n rows. The residual of the first layer is an `AlignedUnity`. Unlike our blocks, the
+    package's layers have no dropout between attention and residual.
 
     Example:
         >>> import torch, nystream as ns
@@ -137,7 +137,7 @@ def to_continual(encoder: StreamEncoder) -> Any:
     weight = encoder.blocks[0].linear1.weight
 
     def layer(kind: Any) -> Any:
-        # The factory turns the name "gelu" into ReLU, and cannot convert torch's function: so a module, of its own.
+        # A module, because the factory turns the name "gelu" into ReLU and cannot convert torch's function.
         factory = co.TransformerEncoderLayerFactory(
             d_model=cfg.embed_dim,
             nhead=first.num_heads,
@@ -184,25 +184,24 @@ def _layers(encoder: nn.Module) -> Iterator[Any]:
 
 
 def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
-    """The parts of one of the package's layers, retroactive or single-output."""
+    """Return the parts of a layer of the package, retroactive or single-output."""
     attention, rows = layer[0].self_attn, getattr(layer[1], "fn", layer[1])
     if type(attention) not in kinds:
-        raise TypeError(f"{where}.self_attn is a {type(attention).__name__}, but must be one of the package's")
+        expected = " or ".join(f"co.{kind.__name__}" for kind in kinds)
+        raise TypeError(f"{where}.self_attn is a {type(attention).__name__}, but must be a {expected}")
     if getattr(attention, "query_index", -1) != -1:
         raise ValueError(
-            f"{where} has query_index={attention.query_index}, but a block answers for the newest token: "
-            f"query_index must be -1"
+            f"{where} has query_index={attention.query_index}, but must have query_index=-1: "
+            f"a block returns the output of the newest token"
         )
     block = rows._ff_block
     feed_forward = getattr(block, "fn", None) or block[1]
     activation = getattr(feed_forward.activation, "fn", feed_forward.activation)
-    drop = feed_forward.dropout.p
+    dropout = feed_forward.dropout.p
     for name in ("linear1", "linear2"):
         linear = getattr(feed_forward, name)
         if type(linear) is not nn.Linear and type(linear) is not _package().Linear:
-            raise TypeError(
-                f"{where}.{name} is a {type(linear).__name__}, but must be a Linear, torch's or the package's"
-            )
+            raise TypeError(f"{where}.{name} is a {type(linear).__name__}, but must be a torch.nn.Linear or co.Linear")
     return Layer(
         where,
         attention,
@@ -212,7 +211,7 @@ def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
         _layer_norm(rows.norm2, f"{where}.norm2"),
         activation,
         False,
-        (drop, drop, feed_forward.dropout2.p),
+        (dropout, dropout, feed_forward.dropout2.p),
     )
 
 
@@ -224,19 +223,17 @@ def _layer_norm(module: Any, where: str) -> nn.LayerNorm:
 
 
 def _check_expressible(encoder: object) -> None:
-    """Refuse what the package has no layers for."""
+    """Raise if the package has no layers that compute what the encoder computes."""
     if not isinstance(encoder, StreamEncoder):
         raise TypeError(
-            f"encoder is a {type(encoder).__name__}, but must be a StreamEncoder (that of a model is model.encoder)"
+            f"encoder is a {type(encoder).__name__}, but must be a StreamEncoder (for a model, pass model.encoder)"
         )
     require_untouched(encoder, "encoder")
     cfg = encoder.config
-    instead = "nystream.continual(encoder) makes it usable beside the package's modules as it is"
+    instead = "to use it with the package's modules, wrap it with nystream.continual(encoder)"
     for attention in cfg.blocks:
-        if attention.low_rank:
-            raise ValueError(f"variant {attention.variant!r} has landmarks, which the package does not know; {instead}")
-        if attention.record.family not in ("full", "co-full"):
-            raise ValueError(f"variant {attention.variant!r} is none that the package knows; {instead}")
+        if attention.low_rank or attention.record.family not in ("full", "co-full"):
+            raise ValueError(f"variant {attention.variant!r} has no counterpart in continual-inference; {instead}")
     for i, block in enumerate(encoder.blocks):
         for name, part, kind in (("", block, EncoderBlock), (".attention", block.attention, MultiheadAttention)):
             if type(part) is not kind:
@@ -245,20 +242,18 @@ def _check_expressible(encoder: object) -> None:
                 )
         if block.activation is not ACTIVATIONS[cfg.activation]:
             raise ValueError(
-                f"encoder.blocks[{i}].activation is not the {cfg.activation!r} that the config says; {instead}"
+                f"encoder.blocks[{i}].activation is not {cfg.activation!r}, the activation in the config; {instead}"
             )
     if cfg.norm != "post":
         raise ValueError(f"norm={cfg.norm!r}, but the package's layers are post-norm; {instead}")
     if cfg.stack == "deep" and len(cfg.blocks) > 1:
-        raise ValueError(f"stack='deep', but the package's encoders are what stack='paper' is; {instead}")
+        raise ValueError(f"stack='deep', but the package's encoders are like stack='paper'; {instead}")
     if cfg.update_size > 1:
-        raise ValueError(
-            f"update_size={cfg.update_size}, but the package takes one token a step, so it must be 1; {instead}"
-        )
+        raise ValueError(f"update_size={cfg.update_size}, but the package takes one token per step; {instead}")
     if cfg.window == 1 and len(cfg.blocks) > 1:
         raise ValueError(f"window=1, but the package's retroactive layers need at least 2 tokens; {instead}")
     if len({block.num_heads for block in cfg.blocks}) > 1:
-        raise ValueError(f"the blocks have different numbers of heads, but the package's layers are alike; {instead}")
+        raise ValueError(f"the blocks have different num_heads, but must have the same in the package; {instead}")
 
 
 def _copy_of(norm: nn.LayerNorm | None) -> nn.LayerNorm | None:
@@ -271,7 +266,7 @@ def _copy_of(norm: nn.LayerNorm | None) -> nn.LayerNorm | None:
 
 @torch.no_grad()
 def _fill(layer: Layer, block: EncoderBlock) -> None:
-    """Copy a block's weights into one of the package's layers; biases that it lacks are zero."""
+    """Copy the weights of a block into a layer of the package. Missing biases are zero."""
     theirs, ours = layer.attention, block.attention
     theirs.dropout = ours.config.dropout
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)

@@ -1,4 +1,4 @@
-"""A stream module that keeps its own state, with the methods and the layout of continual-inference."""
+"""A wrapper that stores the state of a module, with the methods and tensor layout of continual-inference."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ WARMUPS: tuple[str, ...] = ("wait", "now")
 
 
 class Continual(nn.Module):
-    """`module` with its state inside; make one with `nystream.continual`.
+    """A module that stores its own state; created by `nystream.continual`.
 
-    A step is [B, E], a sequence [B, E, T], as continual-inference has them. Where r = `update_size` tokens arrive
-    together, they are its space: a step is [B, E, r], a sequence [B, E, T, r], and steps are counted, not tokens.
+    As in continual-inference, a step is [B, E] and a sequence [B, E, T]. If r = `update_size` is greater than 1, a step
+    is [B, E, r] and a sequence [B, E, T, r]; delay and receptive field count steps, not tokens.
 
-    The streams of a batch begin with the first step. States are kept without a graph: gradients reach back to the
-    beginning of a call, and a stream can run indefinitely with or without `torch.no_grad()`.
+    The state is stored without an autograd graph: gradients go back to the start of a call, and a stream can run
+    indefinitely, with or without `torch.no_grad()`.
     """
 
     stride = (1,)
@@ -39,7 +39,7 @@ class Continual(nn.Module):
         if not isinstance(module, MultiheadAttention | StreamEncoder | StreamModel):
             raise TypeError(
                 f"module is a {type(module).__name__}, but must be a MultiheadAttention, a StreamEncoder or a "
-                f"StreamModel; nystream.from_torch makes a StreamEncoder of torch's"
+                f"StreamModel; nystream.from_torch converts torch's encoders"
             )
         one_of("warmup", warmup, WARMUPS)
         self.module = module
@@ -48,114 +48,115 @@ class Continual(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """How many steps an output can depend on."""
+        """Number of steps an output can depend on."""
         return self._reach([cfg.receptive_field for cfg in self._blocks])
 
     @property
     def delay(self) -> int:
-        """How many steps are taken in before the first output: until the windows are full, or none."""
+        """Number of steps without an output at the start of a stream."""
         return self._reach([cfg.window for cfg in self._blocks]) - 1 if self.warmup == "wait" else 0
 
     @property
     def padding(self) -> tuple[int, ...]:
-        """How many steps before a stream's beginning an output can look back on; there is nothing there."""
+        """Number of steps by which the first output's receptive field extends beyond the start of the stream."""
         return (self.receptive_field - 1 - self.delay,)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Whole sequences, each a stream of its own: what `forward_steps` gives at the beginning of a stream.
+        """Process whole sequences, each a new stream, as `forward_steps` would. For training.
 
         Args:
-            x: [B, E, T] with T > `delay`. Its graph reaches back to the first token: for training.
+            x: [B, E, T] with T > `delay`.
 
         Returns:
-            [B, E, T − delay]; for attentions and encoders that return all rows, which take one window, [B, E, n].
+            [B, E, T − delay], or, for attentions and encoders that return all rows, [B, E, n] for one window.
         """
         tokens = self._sequence(x)
         steps = x.shape[2]
         if steps <= self.delay:
             raise ValueError(
-                f"x has {steps} steps, but the first output comes after {self.delay + 1} (warmup={self.warmup!r}); "
-                f"give more of them"
+                f"x has {steps} steps, but with warmup={self.warmup!r} it must have at least {self.delay + 1}, "
+                f"the number before the first output"
             )
         if not self._single or steps == self.delay + 1:
             if not self._single and steps > self._window:
                 raise ValueError(
-                    f"x has {steps} steps, but a window has {self._window}, all rows of which are returned; "
-                    f"use forward_steps() for more"
+                    f"x has {steps} steps, but forward() returns all rows of one window, which has {self._window}; "
+                    f"use forward_steps() for longer sequences"
                 )
-            y = self.module(tokens)  # one window
+            y = self.module(tokens)
             return self._spread(y[:, None] if y.dim() == 2 else y)
         y, _ = self.module.steps(tokens, self.module.init_state(x.shape[0]))
         return self._spread(y)[:, :, self.delay :]
 
     def forward_step(self, x: Tensor, update_state: bool = True) -> Tensor | None:
-        """One step x [B, E] on.
+        """Process one step x [B, E].
 
         Returns:
-            [B, E]; [B, E, n] for attentions and encoders that return all rows; None where the output is held back.
+            [B, E], or [B, E, n] for attentions and encoders that return all rows. None during the warm-up.
         """
         tokens = self._group(x)
-        state = self._begin(x, update_state)
+        state = self._current_state(x)
         pure = torch.is_grad_enabled() or not update_state
         y, new = self.module.step(tokens, state, inplace=not pure)
-        held = self._seen < self.delay
+        warming_up = self._seen < self.delay
         if update_state:
-            self._keep(new, 1)
-        return None if held else _channels_first(y)
+            self._store(new, 1)
+        return None if warming_up else _channels_first(y)
 
     def forward_steps(self, x: Tensor, pad_end: bool = False, update_state: bool = True) -> Tensor | None:
-        """A piece of the streams x [B, E, T] on: the numbers of `forward_step` in a loop.
+        """Process T steps, with the outputs of `forward_step` in a loop.
 
         Args:
             x: [B, E, T].
-            pad_end: for modules that look ahead; these do not.
-            update_state: whether the streams go on after the piece.
+            pad_end: Ignored: it is for modules that look ahead.
+            update_state: Whether to store the new state.
 
         Returns:
-            [B, E, outputs]; [B, E, outputs, n] for attentions and encoders that return all rows; None without any.
+            [B, E, outputs], or [B, E, outputs, n] for attentions and encoders that return all rows. None if all steps
+            belong to the warm-up.
         """
         tokens, steps = self._sequence(x), x.shape[2]
-        state = self._begin(x, update_state)
-        held = min(max(self.delay - self._seen, 0), steps)
+        state = self._current_state(x)
+        skipped = min(max(self.delay - self._seen, 0), steps)
         if self._single:
             y, new = self.module.steps(tokens, state)
-            out = self._spread(y)[:, :, held:]
+            out = self._spread(y)[:, :, skipped:]
         else:
             rows, new = [], state
             for group in tokens.split(self._size, 1):
                 y, new = self.module.step(group, new)
                 rows.append(_channels_first(y))
-            out = torch.stack(rows, 2)[:, :, held:]
+            out = torch.stack(rows, 2)[:, :, skipped:]
         if update_state:
-            self._keep(new, steps)
-        return out if held < steps else None
+            self._store(new, steps)
+        return out if skipped < steps else None
 
     def get_state(self) -> Any:
-        """A copy of the state, None before the first step."""
+        """Return a copy of the state, or None before the first step."""
         return None if self._state is None else states.clone(self._state)
 
     def set_state(self, state: Any) -> None:
-        """Go on from what `get_state`, or the module's own `step` or `steps`, returned; None is a new beginning."""
+        """Set the state to a result of `get_state`, or of the module's `step` or `steps`. None starts new streams."""
         if state is None:
             self.clean_state()
             return
-        like, owner = self.module.init_state(1), type(self.module).__name__
-        if type(state) is type(like):
-            theirs, ours = ([name for name, _ in states.named_leaves(one)] for one in (state, like))
+        expected, owner = self.module.init_state(1), type(self.module).__name__
+        if type(state) is type(expected):
+            theirs, ours = ([name for name, _ in states.named_leaves(value)] for value in (state, expected))
             if theirs != ours:
-                raise ValueError(f"state has {len(theirs)} tensors, but that of this {owner} has {len(ours)} others")
-        states.check(state, like, None, owner)
+                raise ValueError(f"state has {len(theirs)} tensors, but a state of this {owner} has {len(ours)} others")
+        states.check(state, expected, None, owner)
         times.check(states.named_leaves(state), self.module.config, "state")
         self._state = states.detach(states.clone(state))
         self._seen = int(state.time.min()) // self._size
 
     def clean_state(self) -> None:
-        """Forget the streams."""
+        """Start new streams."""
         self._state = None
-        self._seen = 0  # steps; the tensor `time` of the state would make a device wait
+        self._seen = 0  # number of steps; reading it from the state would synchronize the device
 
     def warm_up(self, step_shape: Sequence[int]) -> None:
-        """Take in zeros [B, E] for `delay` steps, so that the next one has an output."""
+        """Process zeros [B, E] for `delay` steps, so that the next step has an output."""
         if self.delay:
             weight = next(self.module.parameters())
             shape = (*step_shape[:2], self.delay, *step_shape[2:])
@@ -188,14 +189,14 @@ class Continual(nn.Module):
         return (cfg.input_dim, "input_dim") if isinstance(cfg, ModelConfig) else (cfg.embed_dim, "embed_dim")
 
     def _reach(self, tokens: list[int]) -> int:
-        """Steps that all blocks together look back on, each `tokens`: one after the other only in a cascade."""
+        """Return the number of steps that blocks look back together, given the tokens each looks back."""
         steps = [-(-count // self._size) for count in tokens]
         cfg = self.module.config
         cascade = not isinstance(cfg, AttentionConfig) and cfg.cascade
         return 1 + sum(count - 1 for count in steps) if cascade else steps[0]
 
     def _group(self, x: Tensor) -> Tensor:
-        """A step as the module wants it."""
+        """Check a step, and convert it to the layout of the module."""
         width, what = self._width
         checks.tensor("x", x)
         shape = ("B", width) if self._size == 1 else ("B", width, self._size)
@@ -204,7 +205,7 @@ class Continual(nn.Module):
         return _channels_first(x)
 
     def _sequence(self, x: Tensor) -> Tensor:
-        """A sequence [B, T r, E] as the module wants it."""
+        """Check a sequence, and convert it to the layout of the module, [B, T r, E]."""
         width, what = self._width
         checks.tensor("x", x)
         shape = ("B", width, "T") if self._size == 1 else ("B", width, "T", self._size)
@@ -213,34 +214,32 @@ class Continual(nn.Module):
         return x.flatten(2).transpose(1, 2)
 
     def _spread(self, y: Tensor) -> Tensor:
-        """[B, T r, E] as a sequence, or all rows of a window."""
+        """Convert outputs [B, T r, E], or all rows of a window, to channels first."""
         y = y.transpose(1, 2)
         return y.unflatten(2, (-1, self._size)) if self._single and self._size > 1 else y
 
-    def _begin(self, x: Tensor, update_state: bool) -> Any:
-        """The state to go on from."""
+    def _current_state(self, x: Tensor) -> Any:
         if self._state is None:
             return self.module.init_state(x.shape[0])
         rows = self._state.time.shape[0]
         if x.shape[0] != rows:
             raise ValueError(
-                f"x has {x.shape[0]} rows, but the streams that are under way are {rows}; "
-                f"call clean_state() to begin others"
+                f"x has {x.shape[0]} rows, but the current state has {rows} streams; call clean_state() to start others"
             )
-        # What was made in inference mode cannot be written to, nor differentiated through, outside of it.
+        # Tensors created in inference mode cannot be written to or differentiated outside of it.
         frozen = self._state.time.is_inference() and not torch.is_inference_mode_enabled()
         return states.clone(self._state) if frozen else self._state
 
-    def _keep(self, state: Any, steps: int) -> None:
+    def _store(self, state: Any, steps: int) -> None:
         self._state = states.detach(state)
         self._seen += steps
 
     def _forward_step(self, x: Tensor, prev_state: Any = None) -> tuple[Tensor | None, Any]:
-        """As `forward_step`, with the state as a value: what the containers of continual-inference call."""
+        """Like `forward_step`, with the state as a value. The containers of continual-inference call it."""
         state = self.module.init_state(x.shape[0]) if prev_state is None else prev_state
         y, new = self.module.step(self._group(x), state)
-        held = int(new.time.min()) // self._size <= self.delay
-        return (None if held else _channels_first(y)), new
+        warming_up = int(new.time.min()) // self._size <= self.delay
+        return (None if warming_up else _channels_first(y)), new
 
     def _apply(self, fn: Any, recurse: bool = True) -> Continual:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -250,5 +249,5 @@ class Continual(nn.Module):
 
 
 def _channels_first(x: Tensor) -> Tensor:
-    """[B, rows, E] -> [B, E, rows] and back; a token [B, E] stays."""
+    """Swap the last dimensions of [B, rows, E] or [B, E, rows]; return a token [B, E] unchanged."""
     return x.transpose(1, 2) if x.dim() == 3 else x

@@ -1,4 +1,4 @@
-"""torch.nn.TransformerEncoder, made a StreamEncoder."""
+"""Conversion of `torch.nn.TransformerEncoder` into a `StreamEncoder`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nystream.compat.weights import Layer, Options, assemble
 from nystream.config.model import Stack
 from nystream.layers.encoder import StreamEncoder
 
-# What a layer computes is in these methods; a subclass that changes one of them is another layer.
+# A subclass that overrides one of these methods computes something else.
 _LAYER_METHODS = ("__call__", "forward", "_sa_block", "_ff_block")
 
 
@@ -25,24 +25,24 @@ def from_torch(
     attention_dropout: float = 0.0,
     **options: Unpack[Options],
 ) -> StreamEncoder:
-    """Take an encoder's weights, norms and activation into any of the nine attentions.
+    """Convert a torch encoder into a `StreamEncoder` of any variant, with the same weights, norms and activation.
 
-    With "full" the result maps windows as the encoder did; tokens are [B, n, E] here, whatever its `batch_first`. The
-    others compute the same weights' attention continually, through landmarks, or both. Fixed landmarks must then be
-    fitted. Device, dtype, what is frozen and train or eval mode follow the encoder, which stays as it was. Weights are
-    all that is taken over: an encoder with hooks, parametrizations (weight_norm, spectral_norm) or a `forward` of its
-    own is refused.
+    With variant="full" the outputs for a window are those of the encoder. The other variants use the same weights in
+    continual attention, low-rank attention, or both; fixed landmarks must then be fitted. Tokens are always [B, n, E],
+    whatever the `batch_first` of the encoder. Device, dtype, `requires_grad` and training mode are those of the
+    encoder, which is not modified. An encoder with hooks, parametrizations (weight_norm, spectral_norm) or a custom
+    `forward` is an error, because only weights can be converted.
 
     Args:
-        encoder: a torch.nn.TransformerEncoder, or one layer of it.
-        variant: one of `nystream.VARIANTS`; in a stack its name picks the family.
-        window: how many tokens n a token attends to. Give the length of the sequences it was trained on.
-        landmarks: number of landmarks m, for the Nyström variants.
-        stack: "paper", whose outputs are those of the window, or "deep". With "co-full-single", "deep" is the encoder
-            under a causal mask.
-        attention_dropout: of the attention weights in training. The encoder's own is not taken over, because low-rank
-            attention has no such weights; the other dropouts are.
-        options: `pinv`, `pinv_iters`, `pinv_ridge`, `update_size` and `sums`, as in AttentionConfig.
+        encoder: A `torch.nn.TransformerEncoder`, or one of its layers.
+        variant: One of `nystream.VARIANTS`. In a stack, it selects the family.
+        window: Number of tokens n that a token attends to: the length of the sequences the encoder was trained on.
+        landmarks: Number of landmarks m, for the Nyström variants.
+        stack: "paper", whose outputs are those of the window, or "deep". With variant="co-full-single", "deep" is the
+            encoder with a causal mask.
+        attention_dropout: Dropout of the attention weights. It is not copied from the encoder, because low-rank
+            attention has no such weights. All other dropouts are copied.
+        options: `pinv`, `pinv_iters`, `pinv_ridge`, `update_size` and `sums`, as in `AttentionConfig`.
 
     Example:
         >>> import torch, nystream as ns
@@ -54,7 +54,7 @@ def from_torch(
         True
     """
     if window is None:
-        raise TypeError("window= is missing: how many tokens a token attends to, which an encoder's weights do not say")
+        raise TypeError("window= is required: the number of tokens a token attends to, which the weights do not show")
     layers, norm = _parts(encoder)
     require_untouched(encoder, "encoder")
     new = assemble(
@@ -79,7 +79,7 @@ def _parts(encoder: object) -> tuple[list[Layer], nn.LayerNorm | None]:
         )
     _check_kind("encoder", encoder, nn.TransformerEncoder)
     if not len(encoder.layers):
-        raise ValueError("encoder has no layers, and at least one is needed")
+        raise ValueError("encoder has no layers, but must have at least one")
     if encoder.norm is not None:
         _check_kind("encoder.norm", encoder.norm, nn.LayerNorm)
     return [_layer(layer, f"encoder.layers[{i}]") for i, layer in enumerate(encoder.layers)], encoder.norm  # type: ignore[return-value]
@@ -114,14 +114,14 @@ def _layer(layer: Any, where: str) -> Layer:
 
 
 def _check_kind(where: str, module: object, kind: type, methods: tuple[str, ...] = ("__call__", "forward")) -> None:
-    """Refuse a module that is not what it seems: of another type, or a subclass that computes something else."""
+    """Raise if a module has another type, or is a subclass that computes something else."""
     if not isinstance(module, kind):
-        what = f"is a {type(module).__name__}"
+        problem = f"is a {type(module).__name__}"
     elif changed := [m for m in methods if getattr(type(module), m) is not getattr(kind, m) or m in vars(module)]:
-        what = f"is a {type(module).__name__} with a {changed[0]}() of its own"
+        problem = f"is a {type(module).__name__} that overrides {changed[0]}()"
     else:
         return
     raise TypeError(
-        f"{where} {what}, but must be a torch.nn.{kind.__name__}; replace it, "
-        f"or build a StreamEncoder and copy the weights that fit"
+        f"{where} {problem}, but must be a torch.nn.{kind.__name__}; replace it, "
+        f"or create a StreamEncoder and copy the weights that fit"
     )

@@ -1,7 +1,4 @@
-"""What a module does beyond its weights: hooks, parametrizations, a `forward` of its own.
-
-Weights are all that a conversion takes over. What else a module does would be lost without a word, so it is refused.
-"""
+"""Detection of hooks, parametrizations and custom `forward` methods, which a conversion would silently lose."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 HOOKS = {
-    "_forward_pre_hooks": "forward pre-hook",  # the old weight_norm and spectral_norm, and pruning, are such
+    "_forward_pre_hooks": "forward pre-hook",  # used by the old weight_norm and spectral_norm, and by pruning
     "_forward_hooks": "forward hook",
     "_backward_pre_hooks": "backward pre-hook",
     "_backward_hooks": "backward hook",
@@ -22,14 +19,17 @@ TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def require_untouched(module: nn.Module, where: str, packages: tuple[str, ...] = ()) -> None:
-    """Refuse a module that does, itself or in a part of it, something that its weights do not say.
+    """Raise if a module, or a part of it, does more than its type and weights determine.
 
-    `where` is what errors call it. A `forward` that one of the `packages` gave to a module is known to change nothing.
+    Args:
+        module: The module.
+        where: Its name in error messages.
+        packages: Packages whose custom `forward` methods are known to be harmless.
     """
     for path, part in module.named_modules():
         name = re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", f"{where}.{path}" if path else where)
-        for what, remedy in _additions(part, packages):
-            raise ValueError(f"{name} has {what}, which the new encoder would not have; {remedy}")
+        for addition, remedy in _additions(part, packages):
+            raise ValueError(f"{name} has {addition}, which the conversion would lose; {remedy}")
 
 
 def _additions(part: nn.Module, packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -42,14 +42,14 @@ def _additions(part: nn.Module, packages: tuple[str, ...]) -> Iterator[tuple[str
         )
     for kind, called in HOOKS.items():
         for hook in getattr(part, kind).values():
-            yield f"a {called}, {_named(hook)}", "remove it first, and register it again where it belongs now"
+            yield f"a {called}, {_named(hook)}", "remove it first, and register it on the new encoder"
     for tensor, x in part.named_parameters(recurse=False):
         for kind in TENSOR_HOOKS:
             for hook in (getattr(x, kind, None) or {}).values():
                 yield f"a hook on the gradient of {tensor}, {_named(hook)}", "remove it first"
     own = vars(part).get("forward")
     if own is not None and str(getattr(own, "__module__", "")).partition(".")[0] not in packages:
-        yield "a forward() that was set on the object", "delete it first"
+        yield "a custom forward() set on the object", "delete it first"
 
 
 def _named(hook: Any) -> str:

@@ -1,4 +1,4 @@
-"""From the parts of encoder layers, wherever they come from, to a StreamEncoder with the same weights."""
+"""Assembling a `StreamEncoder` from the parts of another library's encoder layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nystream.layers.encoder import StreamEncoder
 
 
 class Options(TypedDict, total=False):
-    """What an AttentionConfig can be told beyond what the weights say."""
+    """The fields of an `AttentionConfig` that do not follow from the weights."""
 
     pinv: Pinv
     pinv_iters: int
@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
 class Layer(NamedTuple):
     """The parts of one encoder layer."""
 
-    where: str  # what errors call it
+    where: str  # its name in error messages
     attention: nn.MultiheadAttention
     linear1: nn.Linear
     linear2: nn.Linear
@@ -36,10 +36,10 @@ class Layer(NamedTuple):
     norm2: nn.LayerNorm
     activation: object
     norm_first: bool
-    dropout: tuple[float, ...]  # of features: after attention, inside the feed-forward and after it
+    dropout: tuple[float, ...]  # after the attention, inside the feed-forward network and after it
 
     def traits(self) -> dict[str, Any]:
-        """What an EncoderConfig says once for all blocks."""
+        """Return the properties that must be the same in all blocks of an encoder."""
         weight = self.linear1.weight
         return {
             "embed_dim": self.attention.embed_dim,
@@ -65,10 +65,10 @@ def assemble(
     attention_dropout: float,
     options: Options,
 ) -> StreamEncoder:
-    """A StreamEncoder of these layers, on their device and in their dtype."""
+    """Create a `StreamEncoder` from layers, with their device and dtype."""
     unknown = sorted(set(options) - set(Options.__annotations__))
     if unknown:
-        raise TypeError(f"{unknown[0]}= is not an option here; there are {', '.join(Options.__annotations__)}")
+        raise TypeError(f"{unknown[0]}= is not an option; the options are {', '.join(Options.__annotations__)}")
     traits = _common(layers, final_norm)
     biases = [bias for layer in layers for bias in (layer.attention.in_proj_bias, layer.attention.out_proj.bias)]
     attention = AttentionConfig(
@@ -101,19 +101,19 @@ def assemble(
 
 
 def activation_name(activation: object, where: str) -> str:
-    """Which of ours a function or module is."""
+    """Return the name of an activation function or module, as in `EncoderConfig.activation`."""
     if activation in (nn.functional.relu, torch.relu) or type(activation) is nn.ReLU:
         return "relu"
     if activation is nn.functional.gelu or (type(activation) is nn.GELU and activation.approximate == "none"):
         return "gelu"
     raise ValueError(
-        f"{where}.activation is {activation!r}, but a block has ReLU or the exact GELU; convert it with one of them "
-        f"and set the activation of each of the encoder's blocks afterwards, which its config does not record"
+        f"{where}.activation is {activation!r}, but must be ReLU or the exact GELU; convert the encoder with one of "
+        f"them, and set block.activation of every block afterwards (the config does not record it)"
     )
 
 
 def _common(layers: Sequence[Layer], final_norm: nn.LayerNorm | None) -> dict[str, Any]:
-    """The traits of all layers, which must be those of the first."""
+    """Return the properties that all layers have in common, or raise if they differ."""
     traits = layers[0].traits()
     for layer in layers:
         _check(layer)
@@ -121,31 +121,31 @@ def _common(layers: Sequence[Layer], final_norm: nn.LayerNorm | None) -> dict[st
             if value != traits[name]:
                 raise ValueError(
                     f"{layer.where} has {name} {value}, but {layers[0].where} has {traits[name]}; "
-                    f"the blocks of one encoder must be alike: convert unlike layers one by one"
+                    f"all blocks of an encoder must have the same: convert such layers one by one"
                 )
     if final_norm is not None:
         _check_norm("norm", final_norm, traits["embed_dim"])
         if final_norm.eps != traits["norm eps"]:
             raise ValueError(
-                f"norm.eps is {final_norm.eps}, but that of the layers is {traits['norm eps']}; an encoder has one: "
-                f"set norm.eps to it first, which changes the outputs by about as much"
+                f"norm.eps is {final_norm.eps}, but must be {traits['norm eps']}, as in the layers; set it first "
+                f"(the outputs change by about the difference)"
             )
     return traits
 
 
 def _check(layer: Layer) -> None:
-    """Refuse what a block has no place for."""
+    """Raise if a layer has something that an `EncoderBlock` does not."""
     where, attention, width = layer.where, layer.attention, layer.attention.embed_dim
     if attention.in_proj_weight is None:
         raise ValueError(
-            f"{where}.self_attn has kdim={attention.kdim} and vdim={attention.vdim}, but keys and values come from the "
-            f"tokens themselves: they must be embed_dim={width} wide"
+            f"{where}.self_attn has kdim={attention.kdim} and vdim={attention.vdim}, but both must be "
+            f"embed_dim={width}, as keys and values are computed from the tokens"
         )
     for option, given in (("add_bias_kv", attention.bias_k is not None), ("add_zero_attn", attention.add_zero_attn)):
         if given:
             raise ValueError(
-                f"{where}.self_attn has {option}=True: a token that is in every window and never leaves, "
-                f"which no block has; train it with {option}=False"
+                f"{where}.self_attn has {option}=True, an extra token in every window, which is not supported; "
+                f"train it with {option}=False"
             )
     for name, norm in (("norm1", layer.norm1), ("norm2", layer.norm2)):
         _check_norm(f"{where}.{name}", norm, width)
@@ -153,14 +153,14 @@ def _check(layer: Layer) -> None:
         raise ValueError(f"{where} has norm1.eps {layer.norm1.eps} and norm2.eps {layer.norm2.eps}; they must be equal")
     if len(set(layer.dropout)) > 1:
         raise ValueError(
-            f"{where} drops {', '.join(map(str, layer.dropout))} of the features in different places, "
-            f"but a block has one dropout; make them equal (in evaluation it does not matter to what)"
+            f"{where} has dropouts of {', '.join(map(str, layer.dropout))} in different places, but a block has one; "
+            f"make them equal (for evaluation, the value does not matter)"
         )
 
 
 def _check_norm(where: str, norm: nn.LayerNorm, width: int) -> None:
     if tuple(norm.normalized_shape) != (width,):
-        raise ValueError(f"{where} normalises over {list(norm.normalized_shape)}, but must do so over [{width}]")
+        raise ValueError(f"{where}.normalized_shape is {list(norm.normalized_shape)}, but must be [{width}]")
 
 
 def _fill_block(block: EncoderBlock, layer: Layer) -> None:
@@ -177,7 +177,7 @@ def _fill_block(block: EncoderBlock, layer: Layer) -> None:
 
 
 def _fill(module: Any, weight: Tensor | None, bias: Tensor | None, rows: slice = slice(None)) -> None:
-    """Copy, and let train what trained. What the source lacks is one or zero, for good: the same function."""
+    """Copy weight and bias with their `requires_grad`. If the source has none, use constants: ones and zeros."""
     for name, source, neutral in (("weight", weight, 1.0), ("bias", bias, 0.0)):
         target = getattr(module, name)
         if target is None:

@@ -1,4 +1,4 @@
-"""Configurations: frozen dataclasses that are checked when they are made."""
+"""Configurations: frozen dataclasses that are validated on creation."""
 
 from nystream.config.attention import PINVS, AttentionConfig
 from nystream.config.info import ModelInfo

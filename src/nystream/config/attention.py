@@ -1,47 +1,45 @@
-"""The configuration of one attention: a frozen dataclass that is checked when it is made.
-
-The same object is the constructor's argument, the header of a saved state and, later, the command line.
-"""
+"""The configuration of one attention module."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from nystream import variants
-from nystream.config.checks import boolean, fingerprint_of, number, one_of, positive_int, size
+from nystream.config.checks import boolean, fingerprint_of, one_of, positive_int, positive_number, probability, size
 
 Pinv = Literal["newton", "exact", "ridge", "none"]
 Sums = Literal["auto", "partials", "recompute", "subtract"]
 
 PINVS: tuple[str, ...] = ("newton", "exact", "ridge", "none")
 
-# Where (ΓᵀΓ + λ²I)⁻¹Γᵀ is accurate: the relative error is about 1e-8 / λ in a float32 model.
-SMALLEST_RIDGE, LARGEST_RIDGE = 1e-5, 1e5
-MOST_ITERATIONS = 1000  # of Newton–Schulz, which has long converged by then
+# The range in which (ΓᵀΓ + λ²I)⁻¹Γᵀ is accurate: its relative error is about 1e-8 / λ in a float32 model.
+MIN_RIDGE, MAX_RIDGE = 1e-5, 1e5
+MAX_PINV_ITERS = 1000  # Newton–Schulz has long converged by then
 
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """What one attention is. No size may exceed 2³¹ − 1.
+    """The configuration of one attention module. No size may exceed 2³¹ − 1.
 
     Args:
-        variant: one of `nystream.VARIANTS`, or one that was registered with `nystream.register_variant`.
-        embed_dim: width E of the tokens; a multiple of `num_heads`.
-        num_heads: number of heads H; each is `embed_dim // num_heads` wide.
-        window: how many tokens n a token attends to, itself included.
-        landmarks: number of landmarks m, 1 <= m <= n. Needed by the Nyström variants, unused by the full ones.
-        pinv: how Γ is inverted: "newton" (the paper's iteration), "exact", "ridge" or "none".
-        pinv_iters: number of Newton–Schulz iterations, at most 1000; part of the model. Up to about 16 are accurate in
-            float32, and 30 in float64, whatever the stream (see the page on numerics).
+        variant: One of `nystream.VARIANTS`, or a variant registered with `nystream.register_variant`.
+        embed_dim: Width E of the tokens, a multiple of `num_heads`.
+        num_heads: Number of heads H, each of width `embed_dim // num_heads`.
+        window: Number of tokens n that a token attends to, including itself.
+        landmarks: Number of landmarks m, 1 <= m <= n. Required by the Nyström variants, ignored by the full ones.
+        pinv: The pseudo-inverse of Γ: "newton" (the paper's Newton–Schulz iteration), "exact", "ridge" or "none"
+            (the identity).
+        pinv_iters: Number of Newton–Schulz iterations, at most 1000. It is part of the model: another number gives
+            other outputs. Up to about 16 iterations are accurate in float32, and 30 in float64 (see Numerics).
         pinv_ridge: λ of the ridge inverse (ΓᵀΓ + λ²I)⁻¹Γᵀ, from 1e-5 to 1e5.
-        update_size: how many tokens r arrive together; divides `window`.
-        sums: how the sliding window is kept: "auto", "partials", "recompute", or "subtract" (the paper's, drifts).
-        bias: whether the four projections have a bias.
-        dropout: dropout of the attention weights in training; only the full variants form such weights.
+        update_size: Number of tokens r that arrive together. It must divide `window`.
+        sums: How the sums over the sliding window are computed: "partials", "recompute", "subtract" (the paper's
+            method, which accumulates rounding errors), or "auto" to choose between the first two.
+        bias: Whether the four projections have a bias.
+        dropout: Dropout of the attention weights in training. Only the full variants compute such weights.
 
     Example:
         >>> import nystream as ns
@@ -68,10 +66,10 @@ class AttentionConfig:
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        forms = self.record.forms  # an unknown variant is refused first
+        forms = self.record.forms  # first, because it raises if the variant is unknown
         for name in ("embed_dim", "num_heads", "window", "update_size"):
             size(name, getattr(self, name))
-        size("pinv_iters", self.pinv_iters, MOST_ITERATIONS)
+        size("pinv_iters", self.pinv_iters, MAX_PINV_ITERS)
         if self.embed_dim % self.num_heads:
             raise ValueError(
                 f"embed_dim={self.embed_dim} is not a multiple of num_heads={self.num_heads}; "
@@ -84,20 +82,25 @@ class AttentionConfig:
                 f"tokens that arrive together must also leave together"
             )
         one_of("pinv", self.pinv, PINVS)
-        number("pinv_ridge", self.pinv_ridge)
-        if not 0 < self.pinv_ridge < math.inf:
-            raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
-        if self.pinv == "ridge" and not SMALLEST_RIDGE <= self.pinv_ridge <= LARGEST_RIDGE:
+        positive_number("pinv_ridge", self.pinv_ridge)
+        if self.pinv == "ridge" and not MIN_RIDGE <= self.pinv_ridge <= MAX_RIDGE:
             raise ValueError(
-                f"pinv_ridge={self.pinv_ridge!r} must be from {SMALLEST_RIDGE:g} to {LARGEST_RIDGE:g}: a smaller λ² is "
-                f"lost beside ΓᵀΓ in float64, a larger one leaves nothing of Γ; pinv='exact' has no λ"
+                f"pinv_ridge={self.pinv_ridge!r} must be from {MIN_RIDGE:g} to {MAX_RIDGE:g}: a smaller λ² is rounded "
+                f"away beside ΓᵀΓ in float64, and a larger one outweighs Γ; pinv='exact' needs no λ"
             )
         boolean("bias", self.bias)
         if self.sums not in forms:
-            raise ValueError(f"sums={self.sums!r} is not a form of {self.variant!r}, which has {', '.join(forms)}")
-        self._check_dropout()
-        for name in ("pinv_ridge", "dropout"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 0 and 0.0 are one config, with one fingerprint
+            raise ValueError(
+                f"sums={self.sums!r} is not supported by variant {self.variant!r}; it must be one of {', '.join(forms)}"
+            )
+        probability("dropout", self.dropout)
+        if self.dropout and "dropout" not in self.record.options:
+            raise ValueError(
+                f"dropout={self.dropout} is not supported by variant {self.variant!r}, which never computes the n x n "
+                f"attention weights; set dropout=0.0 and apply dropout after the attention instead"
+            )
+        for name in ("pinv_ridge", "dropout"):  # so that 0 and 0.0 give the same fingerprint
+            object.__setattr__(self, name, float(getattr(self, name)))
 
     def _check_landmarks(self) -> None:
         if self.landmarks is None:
@@ -107,22 +110,12 @@ class AttentionConfig:
         positive_int("landmarks", self.landmarks)
         if self.landmarks > self.window:
             raise ValueError(
-                f"landmarks={self.landmarks} is more than window={self.window}; every landmark needs a token of its own"
-            )
-
-    def _check_dropout(self) -> None:
-        number("dropout", self.dropout)
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
-        if self.dropout and "dropout" not in self.record.options:
-            raise ValueError(
-                f"dropout={self.dropout} cannot be honoured by {self.variant!r}: the n x n attention weights it would "
-                f"drop are never formed; set dropout=0.0 and drop features after the attention instead"
+                f"landmarks={self.landmarks} is more than window={self.window}; every landmark needs at least one token"
             )
 
     @cached_property
     def record(self) -> variants.Variant:
-        """What the variant declares about itself."""
+        """The record of the variant."""
         return variants.get(self.variant)
 
     @property
@@ -146,12 +139,12 @@ class AttentionConfig:
 
     @property
     def scale(self) -> float:
-        """What every logit is multiplied by."""
+        """The factor of every logit, 1 / √head_dim."""
         return float(self.head_dim) ** -0.5
 
     @property
     def m(self) -> int:
-        """Number of landmarks, for code that has made sure that there are some."""
+        """Number of landmarks, for code that runs only if the variant has them."""
         assert self.landmarks is not None
         return self.landmarks
 
@@ -162,12 +155,12 @@ class AttentionConfig:
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens an output can depend on: a token lives on in its landmark after it left the window."""
+        """Number of tokens an output can depend on; more than the window if the landmarks are continual."""
         return self.record.reach(self.window, self.landmarks)
 
     @property
     def form(self) -> str:
-        """The form of the window that `sums` stands for."""
+        """The implementation of the sliding window that `sums` selects."""
         return self.record.form(self.sums, self.window, self.update_size)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,34 +1,34 @@
-"""What the numbers of a model mean: it is saved with the model and changes nothing in what it computes."""
+"""Metadata of a model: what its inputs and outputs mean. It is saved with the model and does not affect its outputs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from nystream.config import json_text
-from nystream.config.checks import boolean, fields_of, number, positive_int
+from nystream.config.checks import boolean, fields_of, positive_int, positive_number
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What goes in, what comes out, and in which units.
+    """Names and units of a model's inputs and outputs.
 
     Args:
-        task: "classification", "detection" or "forecasting", or words of your own.
-        inputs: names of the input columns, one for each of `input_dim`.
-        labels: names of the outputs, one for each of `output_dim`: classes, or the quantities that are forecast.
-        units: units of the outputs, one for each, or one for all of them.
-        horizon: how many tokens ahead a forecast looks.
-        seconds: time between two tokens.
-        reader: how records of the user's become tokens, as `nystream.data` wrote it; in what JSON can hold.
-        several: whether several classes can hold at once: each output is then judged by itself (sigmoid), not as a
-            share of one (softmax).
-        background: the class of tokens in which nothing is to be detected, if there is one: scores leave it out.
-        file_seconds: how much of an audio file is used, at most.
+        task: "classification", "detection", "forecasting", or any other description.
+        inputs: Names of the input columns, `input_dim` of them.
+        labels: Names of the outputs, `output_dim` of them: classes, or the quantities that are forecast.
+        units: Units of the outputs: one per output, or one for all.
+        horizon: How many tokens ahead a forecast looks.
+        seconds: Time between two tokens.
+        reader: The settings of the reader that turns records into tokens, as saved by `nystream.data`. A dictionary
+            that can be written as JSON.
+        several: Whether several classes can apply at once. If so, outputs are independent (sigmoid); if not, they are
+            shares of one (softmax).
+        background: The class of tokens with nothing to detect, if there is one. Scores ignore it.
+        file_seconds: The longest part of an audio file that is used.
 
     Example:
         >>> import nystream as ns
@@ -56,7 +56,7 @@ class ModelInfo:
             if isinstance(value, str):
                 value = (value,)
             if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-                raise TypeError(f"{name}={value!r} must be names, each a str")
+                raise TypeError(f"{name}={value!r} must be a list or tuple of str")
             object.__setattr__(self, name, tuple(value))
             _check_text(name, value)
         if self.task is not None and not isinstance(self.task, str):
@@ -65,11 +65,8 @@ class ModelInfo:
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
         for name in ("seconds", "file_seconds"):
-            value = getattr(self, name)
-            if value is not None:
-                number(name, value)
-                if not 0 < value < math.inf:
-                    raise ValueError(f"{name}={value!r} must be greater than 0 and finite")
+            if getattr(self, name) is not None:
+                positive_number(name, getattr(self, name))
         if self.background is not None and not isinstance(self.background, str):
             raise TypeError(f"background={self.background!r} must be a str, got {type(self.background).__name__}")
         boolean("several", self.several)
@@ -77,20 +74,20 @@ class ModelInfo:
             try:
                 text = json.dumps(self.reader, allow_nan=False, ensure_ascii=False)
                 text.encode()
-                reader = json_text.parse(text, json_text.DEEPEST // 2)  # it is part of a file
+                reader = json_text.parse(text, json_text.MAX_DEPTH // 2)  # nested in a file with levels of its own
                 object.__setattr__(self, "reader", reader)
             except (TypeError, ValueError, RecursionError) as error:
-                raise TypeError(f"reader must be what JSON can hold: {error}") from error
+                raise TypeError(f"reader cannot be written as JSON: {error}") from error
             if not isinstance(self.reader, dict):
                 raise TypeError(f"reader is a {type(self.reader).__name__}, but must be a dictionary")
 
     def check(self, input_dim: int, output_dim: int) -> None:
-        """Refuse names that do not go with a model of these widths."""
+        """Raise if the numbers of names do not match a model with these widths."""
         for name, width in (("inputs", input_dim), ("labels", output_dim), ("units", output_dim)):
-            given = len(getattr(self, name))
-            if given not in ((0, 1, width) if name == "units" else (0, width)):
+            count = len(getattr(self, name))
+            if count not in ((0, 1, width) if name == "units" else (0, width)):
                 side = "input_dim" if name == "inputs" else "output_dim"
-                raise ValueError(f"info.{name} has {given} names, but the model's {side} is {width}")
+                raise ValueError(f"info.{name} has {count} names, but the model's {side} is {width}")
         if self.background is not None and self.background not in self.labels:
             raise ValueError(f"info.background={self.background!r} is not one of the labels: {', '.join(self.labels)}")
 
@@ -103,7 +100,7 @@ class ModelInfo:
 
 
 def _check_text(name: str, words: Iterable[str]) -> None:
-    """Refuse what cannot be written to a file or a terminal."""
+    """Raise if a string cannot be encoded, and so cannot be written to a file or a terminal."""
     for word in words:
         try:
             word.encode()

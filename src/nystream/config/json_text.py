@@ -1,16 +1,16 @@
-"""JSON from files that anybody may have written: stricter than Python's own reader, and its errors are ValueErrors."""
+"""Strict parsing of JSON from untrusted files."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-DEEPEST = 100  # levels of nesting; what copies and writes them again recurses
+MAX_DEPTH = 100  # copying and writing the values recurses
 TOO_DEEP = "it is nested too deeply"
 
 
-def parse(text: str, levels: int = DEEPEST) -> Any:
-    """What the text says; a field that is there twice, NaN, and nesting beyond some levels are refused."""
+def parse(text: str, levels: int = MAX_DEPTH) -> Any:
+    """Parse JSON, and raise ValueError for duplicate fields, NaN or infinity, and more than `levels` of nesting."""
     try:
         value = json.loads(text, object_pairs_hook=_fields, parse_constant=_no_number)
     except RecursionError:
@@ -28,10 +28,10 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise ValueError(f"the field {name!r:.80} is there twice")
+            raise ValueError(f"the field {name!r:.80} appears twice")
         fields[name] = value
     return fields
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is not a number that JSON has")
+    raise ValueError(f"{name} is not valid JSON")

@@ -1,44 +1,44 @@
-"""The configuration of a stack of encoder blocks, and of a whole model."""
+"""The configurations of a stack of encoder blocks and of a whole model."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 from nystream import variants
 from nystream.config.attention import AttentionConfig
-from nystream.config.checks import boolean, fields_of, fingerprint_of, number, one_of, size
+from nystream.config.checks import boolean, fields_of, fingerprint_of, one_of, positive_number, probability, size
 
 Stack = Literal["paper", "deep"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
-LARGEST_TABLE = 2**26  # numbers of sinusoidal positions, which are computed, not saved
-
 STACKS: tuple[str, ...] = ("paper", "deep")
-
-MOST_LAYERS = 10_000  # blocks are Python objects: a slip of the keyboard should not make them until memory runs out
+MAX_POSITION_VALUES = 2**26  # entries of a sinusoidal table
+MAX_LAYERS = 10_000  # blocks are Python objects, so a typing error should not create them until memory runs out
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """What a stack of encoder blocks is.
+    """The configuration of a stack of encoder blocks.
 
     Args:
-        attention: one config for all blocks, or one for each. The variant picks the family, `stack` the roles.
-        layers: number of blocks, at most 10,000; as many as there are configs unless told.
-        ff_dim: inner width of the feed-forward; four times the embedding unless told.
-        stack: "paper" (first block retroactive, middle ones plain, last one newest row only; the output is the window
-            model's) or "deep" (newest row in every block, each over a window of its own; cost linear in depth).
-        norm: "pre" or "post": where a block normalises.
-        activation: of the feed-forward, "gelu" or "relu".
-        dropout: after attention and feed-forward and inside the latter, in training; in a model, of its embedded
-            tokens too.
-        final_norm: whether the last block's output is normalised.
+        attention: One `AttentionConfig` for all blocks, or a tuple with one per block. The variant selects the family;
+            in a paper stack, the place of a block then selects the member of the family.
+        layers: Number of blocks, at most 10,000. Default: the number of configs in `attention`.
+        ff_dim: Inner width of the feed-forward network. Default: `4 * embed_dim`.
+        stack: "paper": the first block returns all rows of the window, the middle blocks are plain, the last returns
+            the newest row. The output equals that of the same blocks applied to the window. "deep": every block
+            returns the newest row and has its own window over the outputs of the block before; the cost per step is
+            linear in depth.
+        norm: "pre" or "post", the place of the LayerNorms in a block.
+        activation: Activation of the feed-forward network, "gelu" or "relu".
+        dropout: Dropout after the attention, after the feed-forward network and inside it; in a model, also of the
+            embedded tokens.
+        final_norm: Whether a LayerNorm follows the last block.
         norm_eps: ε of every LayerNorm.
     """
 
@@ -60,22 +60,17 @@ class EncoderConfig:
         one_of("stack", self.stack, STACKS)
         one_of("norm", self.norm, ("pre", "post"))
         one_of("activation", self.activation, ("gelu", "relu"))
+        probability("dropout", self.dropout)
+        positive_number("norm_eps", self.norm_eps)
         for name in ("dropout", "norm_eps"):
-            number(name, getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout={self.dropout!r} must be at least 0 and less than 1")
-        if not 0.0 < self.norm_eps < math.inf:
-            raise ValueError(f"norm_eps={self.norm_eps!r} must be greater than 0 and finite")
         boolean("final_norm", self.final_norm)
         self._check_stack()
 
     def _check_attention(self) -> None:
-        given = self.attention
-        if isinstance(given, list):
-            given = tuple(given)
-            object.__setattr__(self, "attention", given)
-        configs = given if isinstance(given, tuple) else (given,)
+        attention = self.attention
+        several = isinstance(attention, list | tuple)
+        configs = tuple(attention) if isinstance(attention, list | tuple) else (attention,)
         for cfg in configs:
             if not isinstance(cfg, AttentionConfig):
                 raise TypeError(
@@ -83,15 +78,20 @@ class EncoderConfig:
                 )
         if self.layers is None:
             object.__setattr__(self, "layers", len(configs))
-        size("layers", self.layers, MOST_LAYERS)
-        if isinstance(given, tuple) and len(given) != self.layers:
-            raise ValueError(f"attention has {len(given)} configs for layers={self.layers}; give one, or one per block")
-        if isinstance(given, tuple) and all(cfg == given[0] for cfg in given):
-            object.__setattr__(self, "attention", given[0])  # one model, one config, one fingerprint
+        size("layers", self.layers, MAX_LAYERS)
+        if several and len(configs) != self.layers:
+            raise ValueError(
+                f"attention has {len(configs)} configs for layers={self.layers}; pass one, or one per block"
+            )
+        # Equal configs are stored as one, so that equal models have equal fingerprints.
+        alike = all(cfg == configs[0] for cfg in configs)
+        object.__setattr__(self, "attention", configs[0] if alike else configs)
         for name in ("embed_dim", "update_size"):
             values = sorted({getattr(cfg, name) for cfg in configs})
             if len(values) > 1:
-                raise ValueError(f"attention has blocks of {name} {', '.join(map(str, values))}; it must be the same")
+                raise ValueError(
+                    f"attention has blocks with {name} {', '.join(map(str, values))}; it must be the same in all blocks"
+                )
 
     def _check_stack(self) -> None:
         configs = self.attention if isinstance(self.attention, tuple) else (self.attention,)
@@ -99,28 +99,27 @@ class EncoderConfig:
         if self.stack == "paper" and len(windows) > 1:
             raise ValueError(
                 f"attention has windows of {', '.join(map(str, windows))}, but the blocks of stack='paper' "
-                f"share one; stack='deep' takes a window for each"
+                f"share one window; with stack='deep' each block can have its own"
             )
         if self.stack == "deep":
             for cfg in configs:
                 if not cfg.single:
                     raise ValueError(
-                        f"variant {cfg.variant!r} cannot be part of stack='deep', where every block returns "
-                        f"its newest row; use a variant that returns it alone, such as those that end in -single, or "
-                        f"stack='paper'"
+                        f"variant {cfg.variant!r} cannot be used in stack='deep', where blocks return only their "
+                        f"newest row; use a variant that does, such as those that end in -single, or stack='paper'"
                     )
         else:
-            self.blocks  # noqa: B018  which refuses a variant that has no roles
+            self.blocks  # noqa: B018  raises for a variant without roles
 
     @cached_property
     def blocks(self) -> tuple[AttentionConfig, ...]:
-        """What each block attends with: the family's variant for its place in the stack."""
+        """The attention config of each block: the member of the family for its place in the stack."""
         assert self.layers is not None
-        given = self.attention if isinstance(self.attention, tuple) else (self.attention,) * self.layers
+        configs = self.attention if isinstance(self.attention, tuple) else (self.attention,) * self.layers
         last = self.layers - 1
         return tuple(
             cfg if self.stack == "deep" else in_role(cfg, 2 if place == last else min(place, 1), last == 0)
-            for place, cfg in enumerate(given)
+            for place, cfg in enumerate(configs)
         )
 
     @property
@@ -129,7 +128,7 @@ class EncoderConfig:
 
     @property
     def window(self) -> int:
-        """n of the first block: the number of tokens of a window."""
+        """The window n of the first block."""
         return self.blocks[0].window
 
     @property
@@ -143,15 +142,15 @@ class EncoderConfig:
 
     @property
     def cascade(self) -> bool:
-        """Whether every block streams on its own, fed with the newest rows of the one before it."""
+        """Whether every block reads the newest rows of the block before it, as a stream of its own."""
         return all(cfg.single for cfg in self.blocks)
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens an output can depend on, at most: the landmarks of several blocks may lag by less."""
+        """Number of tokens an output can depend on. An upper bound for several blocks with continual landmarks."""
         if self.cascade:
             r = self.update_size
-            return r + sum(r * -(-cfg.receptive_field // r) - r for cfg in self.blocks)  # whole groups
+            return r + sum(r * -(-cfg.receptive_field // r) - r for cfg in self.blocks)  # whole groups of r
         return self.blocks[0].receptive_field
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,19 +158,19 @@ class EncoderConfig:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Any:
-        """The config that `to_dict` wrote, perhaps through JSON; what is not known is refused."""
-        given = fields_of(cls, fields, "config")
-        attention = given.get("attention")
-        if isinstance(attention, list | tuple) and len(attention) > MOST_LAYERS:
-            raise ValueError(f"config.attention has {len(attention)} blocks, but at most {MOST_LAYERS} are possible")
+        """Create the config from the result of `to_dict`, possibly read from JSON. Unknown fields are errors."""
+        known = fields_of(cls, fields, "config")
+        attention = known.get("attention")
         if isinstance(attention, list | tuple):
-            given["attention"] = tuple(_attention(one, f"config.attention[{i}]") for i, one in enumerate(attention))
+            if len(attention) > MAX_LAYERS:
+                raise ValueError(f"config.attention has {len(attention)} blocks, but at most {MAX_LAYERS} are possible")
+            known["attention"] = tuple(_attention(cfg, f"config.attention[{i}]") for i, cfg in enumerate(attention))
         else:
-            given["attention"] = _attention(attention, "config.attention")
+            known["attention"] = _attention(attention, "config.attention")
         try:
-            return cls(**given)
+            return cls(**known)
         except TypeError as error:
-            raise ValueError(f"config cannot be used: {error}") from error
+            raise ValueError(f"config is not valid: {error}") from error
 
     @cached_property
     def fingerprint(self) -> str:
@@ -181,13 +180,15 @@ class EncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(EncoderConfig):
-    """What a model is: an encoder between an input projection with circular positions, and a head.
+    """The configuration of a model: input projection, circular positions, encoder and head.
+
+    The arguments of `EncoderConfig`, and:
 
     Args:
-        input_dim: width of a token as it comes.
-        output_dim: width of an output: classes, or quantities to forecast.
-        positions: "learned", "sinusoidal" or "none".
-        num_positions: how many positions P are recycled; the window n unless told.
+        input_dim: Width of an input token.
+        output_dim: Width of an output: the number of classes or of forecast quantities.
+        positions: Positional encoding: "learned", "sinusoidal" or "none".
+        num_positions: Number of positions P, used in rotation. Default: the window n.
 
     Example:
         >>> import nystream as ns
@@ -212,10 +213,10 @@ class ModelConfig(EncoderConfig):
         for name in ("input_dim", "output_dim", "num_positions"):
             size(name, getattr(self, name))
         assert self.num_positions is not None
-        if self.positions == "sinusoidal" and self.num_positions * self.embed_dim > LARGEST_TABLE:
+        if self.positions == "sinusoidal" and self.num_positions * self.embed_dim > MAX_POSITION_VALUES:
             raise ValueError(
                 f"num_positions={self.num_positions} is too many for positions='sinusoidal' with "
-                f"embed_dim={self.embed_dim}: their table may have at most {LARGEST_TABLE} numbers"
+                f"embed_dim={self.embed_dim}: num_positions * embed_dim can be at most {MAX_POSITION_VALUES}"
             )
 
     @property
@@ -225,19 +226,19 @@ class ModelConfig(EncoderConfig):
 
     @property
     def single(self) -> bool:
-        """A model's outputs are those of the newest rows, whatever its blocks return."""
+        """True: a model returns the outputs of its newest rows, even if its blocks return all rows."""
         return True
 
 
 def in_role(cfg: AttentionConfig, role: int, alone: bool) -> AttentionConfig:
-    """The first (0), middle (1) or last (2) block of the family of `cfg`."""
+    """Return the config of the first (0), middle (1) or last (2) block of a paper stack of the family of `cfg`."""
     roles = cfg.record.roles
     if role == 2 and (cfg.single or (alone and roles is None)):
         return cfg
     if roles is None:
         raise ValueError(
-            f"variant {cfg.variant!r} cannot be part of stack='paper' of several blocks: it declares no roles (which "
-            f"variants the first, middle and last block are); "
+            f"variant {cfg.variant!r} cannot be used in a stack='paper' of several blocks: its record has no roles "
+            f"(the variants of the first, middle and last block); "
             + ("use stack='deep', or " if cfg.single else "")
             + "register it with roles="
         )
@@ -245,7 +246,7 @@ def in_role(cfg: AttentionConfig, role: int, alone: bool) -> AttentionConfig:
 
 
 def with_variant(cfg: AttentionConfig, variant: str) -> AttentionConfig:
-    """The same attention as another variant; a form of sums that it does not have becomes "auto"."""
+    """Return the config with another variant; a value of `sums` that this does not support becomes "auto"."""
     if variant == cfg.variant:
         return cfg
     sums = cfg.sums if cfg.sums in variants.get(variant).forms else "auto"

@@ -1,12 +1,12 @@
-"""What attention costs: the paper's counts of operations and of memory, the corrected ones, and the library's own.
+"""The cost of attention: the paper's counts of operations and memory, corrected counts, and what the library executes.
 
-Plain arithmetic on n (window), d (width) and m (landmarks): nothing here needs a model or a tensor.
+All functions are plain arithmetic on n (window), d (width) and m (landmarks). They need neither a model nor torch.
 """
 
 from nystream.costs.executed import dense, executed
 from nystream.costs.flops import flops
 from nystream.costs.memory import memory
-from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored
+from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored, growth
 from nystream.costs.state import pool_bytes, state_bytes
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "dense",
     "executed",
     "flops",
+    "growth",
     "memory",
     "pool_bytes",
     "state_bytes",

@@ -1,4 +1,4 @@
-"""Multiply-adds that the library really executes a step; `executed` says what is counted, and how."""
+"""Multiply-adds that the library executes per step."""
 
 import nystream.variants as variants
 from nystream.costs.model import (
@@ -26,10 +26,10 @@ def executed(
     stack: str = "paper",
     pinv_iters: int = 6,
 ) -> Executed:
-    """Multiply-adds of the attention's `step`, one token at a time, on a full window.
+    """Count the multiply-adds of the attention in one `step`, with one token per step and a full window.
 
-    Counted are all its matrix products, in the order in which the code takes them, and the rescaling of partial sums.
-    With d the width of all h heads, in products:
+    The count includes all matrix products, in the order in which the code computes them, and the rescaling of partial
+    sums. With d the total width of all h heads, the products are:
 
         full                      2n²d
         co-full-single            2nd
@@ -41,25 +41,34 @@ def executed(
         co-cont-single, renewing  as co-fixed-single, and nd + Γ + R
         co-cont-retro, renewing   as co-fixed-retro,  and 2nd + hnm² + Γ + R
 
-        Γ = dm² + 4 i h m³        landmarks against landmarks, i Newton–Schulz iterations
-        W = ndm                   "recompute": the window's sums from the rings
+        Γ = dm² + 4 i h m³        Γ and its inverse, with i Newton–Schulz iterations
+        W = ndm                   "recompute": the sums over the window
             2m(d + h)             "partials", "subtract": the token that enters, and one
                                   that is in the window
         R = 0                     "recompute"
-            n(d + h)              "subtract": a new landmark's row over the window
-            (K + 2)⌈N/K⌉(d + h)   "partials": its segments' totals, two segments' suffixes
+            n(d + h)              "subtract": the row of a new landmark
+            (K + 2)⌈N/K⌉(d + h)   "partials": the totals of its segments, and the suffixes
+                                  of two segments
 
-    Not counted are exponentials, maxima, means, divisions, the multiplication by 1/√d and moving memory; the rows that
-    `co-full-retro` sums afresh as the data ask for it, 2n(d + h) each; and the projections and the feed-forward around
-    the attention, which `dense` has.
+    The count excludes exponentials, maxima, means, divisions, the factor 1/√d and memory traffic; the rows that
+    `co-full-retro` recomputes when the data require it, 2n(d + h) each; and the projections and feed-forward networks
+    around the attention (see `dense`).
 
-    `d` is the width of all heads, as in `state_bytes`. `form` is how the first block keeps its window, as
-    `AttentionConfig.sums` names it; "auto" is what the library picks. The inverse is Newton–Schulz's; what the other
-    inverses cost is LAPACK's affair. Continual landmarks are renewed at m steps out of n: the count is the mean.
+    Args:
+        variant: The variant, or, for several blocks, any variant of a family.
+        n: The window.
+        d: The total width of all heads, as in `state_bytes`.
+        m: The number of landmarks.
+        layers: The number of blocks.
+        heads: The number of heads.
+        form: How the first block computes the sums over its window, as in `AttentionConfig.sums`.
+        stack: "paper": the first block returns all rows, the middle blocks process n new rows each, and the last one
+            attends from its newest row over n new rows, computing ΔV first (2ndm; `flops(corrected=True)` counts a
+            cheaper order). "deep": all blocks are single-output.
+        pinv_iters: The number of Newton–Schulz iterations. The other inverses are not counted.
 
-    One block is the very variant named. `stack="paper"`: the first block is retroactive, the middle ones work on n
-    fresh rows, the last attends from its newest row over n fresh rows, summing the values under every landmark first
-    (2ndm; `flops(corrected=True)` has the cheaper order). `stack="deep"`: every block is single-output.
+    Returns:
+        The multiply-adds per step. For continual landmarks, which are renewed in m of n steps, this is the mean.
 
     Example:
         >>> import nystream as ns
@@ -84,11 +93,11 @@ def executed(
 
 
 def dense(variant: str, n: int, d: int, ff: int, layers: int = 1, *, stack: str = "paper") -> int:
-    """Multiply-adds a step of the projections and the feed-forward (inner width `ff`) around the attentions.
+    """Count the multiply-adds per step of the projections and feed-forward networks (inner width `ff`).
 
-    A block that is handed one row and returns one costs 4d² + 2 d ff, whatever n is. In a paper stack the first block
-    projects one token but returns n rows, and every later block is handed n fresh rows: that, not the attention, is
-    most of its price. Plain variants stream in the same way.
+    A block that reads one row and returns one costs 4d² + 2 d ff, independent of n. In a paper stack the first block
+    projects one token but returns n rows, and every later block reads n new rows; this, not the attention, is most of
+    its cost. The same holds for plain variants.
 
     Example:
         >>> import nystream as ns

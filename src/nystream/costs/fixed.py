@@ -12,34 +12,34 @@ def co_fixed_retro(n: int, d: int, m: int) -> int:
 
 
 def newest_row(n: int, d: int, m: int) -> int:
-    """The newest row over n rows that are all new: ndm + nd + 2nm + dm + m² + 2m + 1.
+    """Attend from the newest row over n new rows: ndm + nd + 2nm + dm + m² + 2m + 1.
 
-    dm + m + 1 for the row of B, ndm + nm + m for Δ, then from the left, which is the cheap order:
-    m² for β Γ†, nm for (β Γ†) Δ and nd for its product with V.
+    The row β of B takes dm + m + 1, and Δ takes ndm + nm + m. The product is cheapest from the left: m² for β Γ†, nm
+    for (β Γ†) Δ, and nd for its product with V.
     """
     return n * d * m + n * d + 2 * n * m + d * m + m**2 + 2 * m + 1
 
 
 def newest_row_executed(s: Sizes) -> int:
-    """One query over n rows that are all new, summing the values under every landmark first."""
+    """Attend from one query over n new rows, computing Δ V first."""
     return 2 * s.n * s.d * s.m + 2 * s.d * s.m + s.heads * s.m**2
 
 
 def step_executed(s: Sizes, rows: int) -> Executed:
-    """A step that renews no landmark and returns so many rows."""
+    """A step that renews no landmark and returns `rows` rows."""
     window = 2 * s.m * (s.d + s.heads) if s.form != "recompute" else s.n * s.d * s.m
-    # Three combines of two and one of four, each a multiplication for every number that goes in.
+    # Three combines of two triples and one of four, with one multiplication for every number that goes in.
     combines = 10 * s.m * (s.d + s.heads) if s.form == "partials" else 0
     return Executed(2 * s.d * s.m + s.heads * s.m**2 + window + s.d * s.m * rows, combines)
 
 
 def window_executed(s: Sizes) -> int:
-    """All rows of a window, Γ† being known."""
+    """All rows of a window, for a given Γ†."""
     return 4 * s.n * s.d * s.m + s.heads * s.n * s.m**2
 
 
 def stored(s: Sizes, rings: int, logits: int) -> Stored:
-    """So many rings of tokens and of logits, and the sums of the window."""
+    """Rings of tokens and of logits, and the partial sums of the window."""
     return Stored(rings * s.n * s.d, logits * s.n * s.heads * s.m + s.partials * s.m * (s.d + 2 * s.heads))
 
 

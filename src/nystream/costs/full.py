@@ -17,10 +17,10 @@ FULL = CostModel(
     state=lambda s: Stored(3 * s.n * s.d, 0),
 )
 
-# It keeps no sums from step to step, so rows that are all new cost it no more operations.
+# It carries no sums from step to step, so n new rows cost no more operations.
 CO_FULL_SINGLE = CostModel(
     flops=lambda n, d, m: 3 * n * d + 2 * n,
-    # aV is one row, so that dividing it by φ(a) costs d, where the appendix counts nd.
+    # aV is one row, so dividing it by φ(a) costs d; the appendix counts nd.
     corrected_flops=lambda n, d, m: 2 * n * d + 2 * n + d,
     memory=lambda n, d, m: Memory(2 * (n * d - 1), 2 * n * d + n + 2 * d),
     corrected_memory=lambda n, d, m: Memory(2 * d * (n - 1), 2 * n * d + n + 2 * d),

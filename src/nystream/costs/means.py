@@ -1,11 +1,10 @@
-"""Costs of the variants whose landmarks are means over the stream.
+"""Costs of the variants whose landmarks are segment means.
 
-Continual landmarks are renewed at m steps out of n; a step that renews none is a step with fixed landmarks.
+Continual landmarks are renewed in m of n steps; the other steps cost as much as with fixed landmarks.
 """
 
 import nystream.costs.fixed as fixed
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Operations, Sizes, Stored
-from nystream.ops.segments import segment_count
 
 
 def _updated_single(n: int, d: int, m: int) -> int:
@@ -18,38 +17,37 @@ def _updated_retro(n: int, d: int, m: int) -> int:
 
 
 def _corrected_updated_single(n: int, d: int, m: int) -> int:
-    """The one output row is a product of 1 x m with m x d: dm, where the appendix counts the ndm of all n rows."""
+    """The output row is a product of 1 x m with m x d, dm; the appendix counts ndm, the cost of all n rows."""
     return _updated_single(n, d, m) - n * d * m + d * m
 
 
 def _corrected_updated_retro(n: int, d: int, m: int) -> int:
-    """φ(Δ), nd + 2n + 2dm + 4m, is listed twice in the appendix: once as updated and once as computed."""
+    """The appendix counts φ(Δ), nd + 2n + 2dm + 4m, twice: once as updated and once as computed."""
     return _updated_retro(n, d, m) - (n * d + 2 * n + 2 * d * m + 4 * m)
 
 
 def _newest_row(n: int, d: int, m: int) -> int:
-    """As with fixed landmarks; 2nd for the landmarks, dm² + m² + m for Γ and 24m³ + 21m² for Γ† on top."""
+    """The cost with fixed landmarks, plus 2nd for the landmarks, dm² + m² + m for Γ and 24m³ + 21m² for Γ†."""
     return fixed.newest_row(n, d, m) + 2 * n * d + d * m**2 + m + 24 * m**3 + 22 * m**2
 
 
 def _mix(updated: Operations, non_updated: Operations) -> Operations:
     def mean_cost(n: int, d: int, m: int) -> float:
-        # One division, at the end: the whole numbers before it are exact.
+        # Dividing last keeps the integers before it exact.
         return (m * updated(n, d, m) + (n - m) * non_updated(n, d, m)) / n
 
     return mean_cost
 
 
-def _executed(s: Sizes, rows: int, renewing: int) -> Executed:
-    """The mean over steps of which m in n renew a landmark, for n d, Γ and `renewing` more."""
-    again = 0
+def _executed(s: Sizes, rows: int, extra: int) -> Executed:
+    """The mean over n steps. A renewal costs nd, Γ, the new sums and `extra`, and happens in m of them."""
+    new_sums = 0
     if s.form == "subtract":
-        again = s.n * (s.d + s.heads)
+        new_sums = s.n * (s.d + s.heads)
     elif s.form == "partials":
-        segments = segment_count(s.n)
-        again = (segments + 2) * -(-s.n // segments) * (s.d + s.heads)
+        new_sums = (s.segments + 2) * -(-s.n // s.segments) * (s.d + s.heads)
     step = fixed.step_executed(s, rows)
-    return Executed(step.products + s.m * (s.n * s.d + s.gamma + again + renewing) / s.n, step.combines)
+    return Executed(step.products + s.m * (s.n * s.d + s.gamma + new_sums + extra) / s.n, step.combines)
 
 
 def _stored(s: Sizes, rings: int, logits: int) -> Stored:

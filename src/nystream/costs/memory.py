@@ -1,30 +1,29 @@
-"""Numbers held in memory, as the paper's appendix counts them; `memory` has the formulas.
+"""Memory of a stream, as counted in the paper's appendix.
 
-What is corrected, and why:
+The corrections:
 
-- A matrix without its oldest row holds d(n - 1) numbers, not nd - 1. Likewise (ΔV)_prev holds d(m - 1), not dm - m;
-  Γ_prev holds (m - 1)², not m² - 2m; B_prev holds (n - 1)(m - 1), not nm - n - m.
-- Some totals are not the sum of their own items: co-cont-single's valley ends in -2 where they give -4,
-  nystrom-fixed's peak has 2m² where they give m², co-fixed-retro's valley has an m that they cancel.
-- Fixed landmarks do need what leaves the window, to take it out of the sums: its logits and its value, m + d numbers
-  for each of the n - 1 tokens (n within a step). Only the operations of co-fixed-single are free of n.
-- Δ_φ V is m x d: it takes dm numbers, where the two co-cont peaks list nm.
-- co-cont-single keeps no Q, so it holds the sum of q over the segment under way (d); and its peak, unlike every
-  other, leaves out the result (d).
+- A matrix without its oldest row has d(n - 1) entries, not nd - 1. Likewise (ΔV)_prev has d(m - 1), not dm - m; Γ_prev
+  has (m - 1)², not m² - 2m; B_prev has (n - 1)(m - 1), not nm - n - m.
+- Some totals are not the sum of their items: the valley of co-cont-single ends in -2 instead of -4, the peak of
+  nystrom-fixed has 2m² instead of m², and the valley of co-fixed-retro has an extra m.
+- With fixed landmarks, the logits and the value of a token are still needed when it leaves the window, to remove it
+  from the sums: m + d numbers for each of n - 1 tokens (n within a step). Only the operations are independent of n.
+- Δ_φ V is m x d and takes dm numbers; the peaks of both co-cont variants count nm.
+- co-cont-single does not store Q, so it needs the running sum of q over the current segment (d). Its peak, unlike all
+  others, omits the result (d).
 
-A stack holds the valleys of all its blocks and, while one of them works, that block's peak: the peak of the stack is
-the largest sum of one block's peak and the other blocks' valleys. (The paper draws two blocks without saying how it
-adds them up.) Corrected, only the first block of a stack keeps anything but landmarks from step to step, because the
-rows that later blocks see are all new at every step.
+The valley of a stack is the sum of the valleys of its blocks. Its peak is the largest sum of the peak of one block and
+the valleys of the others. (The paper plots stacks of two without saying how it adds them.) In the corrected count, only
+the first block of a stack keeps more than landmarks between steps, because the later blocks read n new rows.
 """
 
 from nystream.costs.model import Memory, check_arguments, positive_integer, stacked
 
 
 def memory(variant: str, n: int, d: int, m: int | None = None, layers: int = 1, *, corrected: bool = False) -> Memory:
-    """Numbers that the attention of `layers` blocks holds between two steps (valley) and within one (peak).
+    """Count the numbers that the attention of `layers` blocks stores, as in the paper's appendix.
 
-    By the totals of the paper's appendix, n the window, d the width, m the number of landmarks:
+    The valley is what is stored between two steps, the peak what is stored within one:
 
         variant          valley                           peak
         full             3(nd - 1)                        n² + 4nd + 1
@@ -37,9 +36,13 @@ def memory(variant: str, n: int, d: int, m: int | None = None, layers: int = 1, 
         co-fixed-single  3dm + m² + m                     3dm + d + m² + 2m
         co-fixed-retro   nm + 3dm + m² + m                nd + nm + 3dm + m² + 2m
 
-    `corrected=True` gives our count of the same algorithm: what leaves the window is kept until it does, matrices
-    without their oldest row are counted as such, and totals are the sum of their items. `m` is not needed by the three
-    variants without landmarks, which ignore it. Stacks are made as in `flops`.
+    Args:
+        variant, layers: The variants of the blocks, as in `flops`.
+        n: The window.
+        d: The width.
+        m: The number of landmarks. Ignored by the variants without landmarks.
+        corrected: Correct the paper's count: include what has to be stored until it leaves the window, count matrices
+            without their oldest row as such, and make every total the sum of its items.
 
     Example:
         >>> import nystream as ns
@@ -53,5 +56,5 @@ def memory(variant: str, n: int, d: int, m: int | None = None, layers: int = 1, 
         (count, formula(n, d, landmarks))
         for count, formula in stacked(variant, positive_integer("layers", layers), "memory", corrected)
     ]
-    held = sum(count * block.valley for count, block in blocks)
-    return Memory(held, max(held - block.valley + block.peak for _, block in blocks))
+    valley = sum(count * block.valley for count, block in blocks)
+    return Memory(valley, max(valley - block.valley + block.peak for _, block in blocks))

@@ -1,4 +1,4 @@
-"""What a variant says that it costs: the formulas of its record, and what they take and give."""
+"""The cost model of a variant: the formulas that its record refers to, and their argument and result types."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STACKS = ("paper", "deep")
 
 
 class Memory(NamedTuple):
-    """Numbers (not bytes) held: `valley` between two steps, `peak` within one."""
+    """Stored numbers (not bytes): `valley` between two steps, `peak` within one."""
 
     valley: int
     peak: int
 
 
 class Growth(NamedTuple):
-    """Orders of growth: operations of a step, numbers held between two steps and within one."""
+    """Orders of growth of the operations per step and of the memory between steps (valley) and within one (peak)."""
 
     operations: str
     valley: str
@@ -31,26 +31,25 @@ class Growth(NamedTuple):
 
 
 class Executed(NamedTuple):
-    """Multiply-adds a step: of matrix products, and of combining partial sums."""
+    """Multiply-adds per step, of matrix products and of combining partial sums."""
 
     products: float
     combines: float
 
     @property
     def total(self) -> float:
-        """Both."""
         return self.products + self.combines
 
 
 class Stored(NamedTuple):
-    """Numbers that a stream keeps: in the dtype of the model, and in that of the accumulators."""
+    """Numbers stored per stream: `tokens` in the dtype of the model, `sums` in the dtype of the accumulators."""
 
     tokens: int
     sums: int
 
 
 class Sizes(NamedTuple):
-    """What the counts of `executed` and `state_bytes` depend on; d is the width of all heads."""
+    """The arguments of the formulas behind `executed` and `state_bytes`. `d` is the total width of all heads."""
 
     n: int
     d: int
@@ -66,12 +65,15 @@ class Sizes(NamedTuple):
         return self.d * self.m**2 + 4 * self.pinv_iters * self.heads * self.m**3
 
     @property
+    def segments(self) -> int:
+        """K: the number of segments of a window with partial sums, as in `nystream.ops.sliding`."""
+        return segment_count(self.n // self.update_size)
+
+    @property
     def partials(self) -> int:
-        """S: how many partial sums a window keeps."""
+        """S: the number of partial sums of a window."""
         if self.form == "partials":
-            groups = self.n // self.update_size
-            segments = segment_count(groups)
-            return 4 + segments + -(-groups // segments)
+            return 4 + self.segments + -(-(self.n // self.update_size) // self.segments)
         return 1 if self.form == "subtract" else 0
 
 
@@ -81,11 +83,12 @@ Numbers = Callable[[int, int, int], Memory]
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
-    """The costs of a variant; any of them may be missing.
+    """The cost formulas of a variant. All are optional.
 
-    `flops` and `memory` are functions of n (window), d (width) and m (landmarks, 0 where there are none), `executed`
-    and `state` of `Sizes`. What is `corrected` differs from the paper's count; what is `fresh` is the cost as a later
-    block of a paper stack, whose n rows are all new at every step. Each stands for the plain one unless told.
+    `flops` and `memory` are functions of n (window), d (width) and m (landmarks, 0 if there are none); `executed` and
+    `state` are functions of `Sizes`. A `corrected_` formula replaces the paper's in corrected counts, and a `fresh_`
+    formula replaces it for later blocks of a paper stack, which read n new rows at every step. Both default to the
+    plain formula.
     """
 
     flops: Operations | None = None
@@ -102,19 +105,30 @@ class CostModel:
 
 
 def formula(variant: str, *names: str) -> Any:
-    """The first of these costs that the variant declares."""
+    """Return the first of the named formulas that the variant has."""
     model = load("costs", variants.get(variant).costs)
     for name in names:
         if (value := getattr(model, name, None)) is not None:
             return value
     raise ValueError(
-        f"variant {variant!r} does not declare its {names[-1]}; register it with "
+        f"variant {variant!r} has no formula for {names[-1]}; register it with "
         f"costs=nystream.costs.CostModel({names[-1]}=...)"
     )
 
 
+def growth(variant: str, *, corrected: bool = False) -> Growth:
+    """Return the orders of growth in the paper's table, or the corrected ones.
+
+    For continual landmarks the paper gives the operations of a step that renews a landmark. The corrected order is
+    that of the mean over all steps, of which m in n renew one. The corrected memory includes what has to be stored
+    until it leaves the window. As m <= n, nd covers dm and nm covers m².
+    """
+    result: Growth = formula(variant, *(("corrected_growth",) if corrected else ()), "growth")
+    return result
+
+
 def stacked(variant: str, layers: int, kind: str, corrected: bool = False) -> list[tuple[int, Any]]:
-    """The formulas of the blocks of a paper stack, and how many blocks have each."""
+    """Return the formulas of the blocks of a paper stack, each with the number of blocks it applies to."""
     first = (f"corrected_{kind}", kind) if corrected else (kind,)
     if layers == 1:
         return [(1, formula(variant, *first))]
@@ -129,7 +143,7 @@ def stacked(variant: str, layers: int, kind: str, corrected: bool = False) -> li
 
 
 def roles_of(variant: str) -> variants.Roles:
-    """The variants of a paper stack."""
+    """Return the variants of a paper stack."""
     roles = variants.get(variant).roles
     if roles is None:
         raise ValueError(f"variant {variant!r} has no roles in a stack='paper' of several blocks")
@@ -137,15 +151,15 @@ def roles_of(variant: str) -> variants.Roles:
 
 
 def require_stack(variant: str, stack: str) -> None:
-    """A stack of two or more blocks is "paper", or "deep" and made of single-output blocks."""
+    """Raise if several blocks of the variant cannot form such a stack."""
     if stack not in STACKS:
         raise ValueError(f"stack must be one of {', '.join(STACKS)}, got {stack!r}")
     if stack == "deep" and not variants.get(variant).single:
-        raise ValueError(f"stack='deep' is made of single-output variants, got variant {variant!r}")
+        raise ValueError(f"stack='deep' needs a single-output variant, got variant {variant!r}")
 
 
 def positive_integer(name: str, value: object) -> int:
-    """Return `value` as an int, or say which argument is not an integer of at least 1."""
+    """Return `value` as an int, or raise ValueError if it is not a positive integer."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -156,7 +170,7 @@ def positive_integer(name: str, value: object) -> int:
 
 
 def check_arguments(variant: str, n: int, d: int, m: int | None) -> tuple[int, int, int]:
-    """Return n, d and m as ints; m is 0 where a variant without landmarks was given none."""
+    """Return n, d and m as ints. For a variant without landmarks, m may be None, and is then 0."""
     if variant not in variants.names():
         raise ValueError(f"variant must be one of {', '.join(variants.names())}, got {variant!r}")
     window, width = positive_integer("n", n), positive_integer("d", d)
@@ -171,6 +185,5 @@ def check_arguments(variant: str, n: int, d: int, m: int | None) -> tuple[int, i
 
 
 def check_form(form: str) -> None:
-    """`form` is one that a window can have."""
     if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}, as AttentionConfig has them, got {form!r}")
+        raise ValueError(f"form must be one of {', '.join(FORMS)}, as in AttentionConfig.sums, got {form!r}")

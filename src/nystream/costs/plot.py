@@ -1,4 +1,4 @@
-"""The paper's figure of costs: operations and peak memory against the window, for one and for two blocks."""
+"""The paper's cost figure: operations and peak memory against the window, for one and two blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ DATE = {".pdf": "CreationDate", ".svg": "Date"}
 WIDTH, LANDMARKS = 200, 8
 WINDOWS = tuple(range(LANDMARKS, 1001, 8))
 
-# Hues that everybody tells apart; landmarks that are fixed have dashes, in a darker shade that shows on top of a line.
+# Colours that are distinguishable with colour blindness. Fixed landmarks are dashed, in a darker shade that remains
+# visible on top of another line.
 LINES: tuple[tuple[str, str, str], ...] = (
     ("full", "#333333", "-"),
     ("nystrom", "#E69F00", "-"),
@@ -34,9 +35,9 @@ def draw(
     windows: Sequence[int] = WINDOWS,
     corrected: bool = False,
 ) -> None:
-    """Write the four panels, both scales logarithmic; the ending of `path` picks the format.
+    """Draw four panels with logarithmic scales, of the paper's counts or the corrected ones.
 
-    Of the paper's own counts, or of ours with `corrected`. Memory is in numbers, as it is counted.
+    The extension of `path` selects the format. Memory is in numbers, not bytes.
     """
     plotting.require_for(path)
     import matplotlib as mpl
@@ -52,7 +53,7 @@ def draw(
         figure = plotting.new_figure(figsize=(8.6, 7.0))
         axes = figure.subplots(2, 2, sharex=True, sharey="row")
         letters = iter("abcd")
-        for row, (name, count) in enumerate((("operations a step", operations), ("peak memory", peak))):
+        for row, (name, count) in enumerate((("operations per step", operations), ("peak memory", peak))):
             for axis, layers in zip(axes[row], (1, 2), strict=True):
                 for variant, colour, dashes in LINES:
                     label = variants.get(variant).family
@@ -61,14 +62,14 @@ def draw(
                 blocks = "1 block" if layers == 1 else f"{layers} blocks"
                 axis.set_title(f"({next(letters)}) {name}, {blocks}")
                 _scales(axis)
-            axes[row][0].set_ylabel("multiply-adds" if row == 0 else "numbers held")
+            axes[row][0].set_ylabel("multiply-adds" if row == 0 else "stored numbers")
         for axis in axes[1]:
             axis.set_xlabel("window n")
         handles, labels = axes[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(LINES), handlelength=2.4)
-        whose = "our counts" if corrected else "as the paper counts"
-        figure.suptitle(f"Attention alone, d = {d}, m = {m}: {whose}", x=0.01, ha="left", fontsize=11, weight="bold")
-        # Without the date, so that the same figure gives the same file.
+        counts = "corrected counts" if corrected else "the paper's counts"
+        figure.suptitle(f"Attention alone, d = {d}, m = {m}: {counts}", x=0.01, ha="left", fontsize=11, weight="bold")
+        # No date, so that the same figure gives the same file.
         options: dict[str, Any] = {} if path.suffix == ".png" else {"metadata": {DATE[path.suffix]: None}}
         files.replace(path, lambda partial: figure.savefig(partial, dpi=150, format=path.suffix[1:], **options))
 

@@ -1,7 +1,6 @@
-"""Bytes of the state that the library keeps for one stream: what is stored, not what the paper's formulas ask for."""
+"""Bytes of state that the library stores per stream."""
 
 import math
-from functools import partial
 
 import nystream.variants as variants
 from nystream.costs.model import (
@@ -30,9 +29,9 @@ def state_bytes(
     layers: int = 1,
     stack: str = "paper",
 ) -> int:
-    """Bytes of one stream's state. d is the width of all heads; `form` is `AttentionConfig.form`.
+    """Return the bytes of the state of one stream.
 
-    With n the window, h the heads, m the landmarks and S the partials of the window, in numbers:
+    The state consists of these numbers, where h is the number of heads and S the number of partial sums:
 
         full, nystrom, nystrom-fixed   3nd tokens
         co-full-single                 2nd tokens
@@ -42,13 +41,22 @@ def state_bytes(
         co-cont-single                 2nd tokens,  nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
         co-cont-retro                  3nd tokens, 3nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
 
-    Tokens are kept in the dtype of the model, sums in float32 at least. S is 0 for "recompute", 1 for "subtract" and
-    4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2), rounded. 8 bytes hold the
-    time.
+    Tokens have the dtype of the model, sums at least float32. S is 0 for "recompute", 1 for "subtract", and
+    4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2) segments, rounded. The token
+    count takes 8 bytes.
 
-    One layer is the attention alone; more of them are the encoder's state. A paper stack keeps the state of its first
-    attention, and nd tokens for the residual around it: what later blocks see is new at every step. A deep stack keeps
-    the state of every block.
+    Args:
+        variant: The variant, or, for several blocks, any variant of a family.
+        n: The window.
+        d: The total width of all heads.
+        m: The number of landmarks.
+        heads: The number of heads.
+        update_size: The number of tokens r that arrive together.
+        form: How the sums over the window are computed, as in `AttentionConfig.form`.
+        token_bytes, sum_bytes: The bytes of one number.
+        layers: The number of blocks. 1 is the attention alone, more are an encoder.
+        stack: A "paper" stack stores the state of its first attention and nd numbers for the residual around it,
+            because later blocks read n new rows at every step. A "deep" stack stores the state of every block.
 
     Example:
         >>> import nystream as ns
@@ -63,8 +71,8 @@ def state_bytes(
     if positive_integer("layers", layers) > 1:
         require_stack(variant, stack)
         first = variant if stack == "deep" else roles_of(variant).first
-        one = partial(state_bytes, update_size=update_size, form=form, token_bytes=token_bytes, sum_bytes=sum_bytes)
-        block = one(first, n, d, m, heads)
+        numbers = {"token_bytes": token_bytes, "sum_bytes": sum_bytes}
+        block = state_bytes(first, n, d, m, heads, update_size=update_size, form=form, **numbers)
         return layers * block if stack == "deep" else block + n * d * token_bytes
     n, d, landmarks = check_arguments(variant, n, d, m)
     check_form(form)
@@ -73,11 +81,11 @@ def state_bytes(
 
 
 def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:
-    """Bytes of one block of one stream in a pool with `backend="numba"`; every array begins at a cache line.
+    """Return the bytes of one block of one stream in a pool with `backend="numba"`.
 
-    The numbers are those of `state_bytes` in float32, always with partials. Heads are laid out in tiles of
-    T = lcm(h, 8) lanes, so d becomes the next multiple of T and h becomes T where T > h; with 8 or 16 heads neither
-    changes.
+    The numbers are those of `state_bytes` in float32 with `form="partials"`; every array starts at a cache line. Heads
+    are padded to tiles of T = lcm(h, 8) lanes: d becomes the next multiple of T, and h becomes T. With 8 or 16 heads
+    neither changes.
 
     Example:
         >>> import nystream as ns
@@ -90,22 +98,22 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
     """
     kernel = variants.get(variant).kernel
     if kernel is None:
-        have = ", ".join(name for name in variants.names() if variants.get(name).kernel)
-        raise ValueError(f"variant {variant!r} has no kernel; those that have one are {have}")
+        supported = ", ".join(name for name in variants.names() if variants.get(name).kernel)
+        raise ValueError(f"variant {variant!r} has no kernel; the variants with a kernel are {supported}")
     n, d, landmarks = check_arguments(variant, n, d, m)
     tile = math.lcm(heads, 8)
     d = -(-d // tile) * tile
     arrays = [n * d] if kernel == "fixed" else [n * d, n * d]
     if kernel != "full":
         slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials
-        arrays += [n * landmarks * tile, slots * _lines(landmarks * (d + 2 * tile))]
+        arrays += [n * landmarks * tile, slots * _padded(landmarks * (d + 2 * tile))]
     if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
-    return 4 * (_LINE + sum(map(_lines, arrays)))
+    return 4 * (_CACHE_LINE + sum(map(_padded, arrays)))  # the token count has a cache line of its own
 
 
-_LINE = 16  # float32 of a cache line; the time has one to itself
+_CACHE_LINE = 16  # float32 numbers
 
 
-def _lines(size: int) -> int:
-    return -(-size // _LINE) * _LINE
+def _padded(size: int) -> int:
+    return -(-size // _CACHE_LINE) * _CACHE_LINE

@@ -1,7 +1,7 @@
-"""The paper's three result tables: sizes, printed operations and ratios, and why some cells do not follow.
+"""The operation counts in the paper's three result tables, and explanations of those that its formulas do not give.
 
-A ratio is how many times fewer operations than `full` with as many layers. A stack of two is named after its last
-block.
+A ratio is the operations of `full` divided by those of the variant, with the same number of blocks. A stack of two is
+named after its last block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from nystream.costs.flops import flops
 
 
 class Sizes(NamedTuple):
-    """What the paper's tables were counted with; `d` is the width that stands in the formula, for each of `heads`."""
+    """The sizes behind a table of the paper. `d` is the width in the formula, which is multiplied by `heads`."""
 
     n: int
     d: int
@@ -20,7 +20,7 @@ class Sizes(NamedTuple):
 
 
 class PrintedCell(NamedTuple):
-    """A printed number beside the formula's, at the printed precision; `why` is empty where the two agree."""
+    """A printed number, and the formula's at the same precision; `why` explains a difference, or is empty."""
 
     variant: str
     layers: int
@@ -41,7 +41,7 @@ SIZES: Mapping[str, Sizes] = {
     "electricity": Sizes(64, 512, 4, 16),
 }
 
-# (variant, layers) -> millions of operations, ratio, as printed.
+# (variant, layers) -> millions of operations and ratio, as printed.
 PRINTED: Mapping[str, Mapping[tuple[str, int], tuple[str, str]]] = {
     "gtzan": {
         ("full", 1): ("5.57", "1"),
@@ -101,14 +101,14 @@ WHY: Mapping[tuple[str, str, int, str], str] = {
 
 
 def cells(table: str) -> Iterator[PrintedCell]:
-    """Every printed count and ratio of a table, row after row."""
+    """Yield every printed count and ratio of a table, row by row."""
     if table not in SIZES:
         raise ValueError(f"table must be one of {', '.join(SIZES)}, got {table!r}")
     n, d, m, heads = SIZES[table]
     for (variant, layers), printed in PRINTED[table].items():
-        whole = flops("full", n, d, m, layers, heads)
+        full = flops("full", n, d, m, layers, heads)
         paper, ours = (flops(variant, n, d, m, layers, heads, corrected=corrected) for corrected in (False, True))
-        values = {"millions": (paper / 1e6, ours / 1e6), "ratio": (whole / paper, whole / ours)}
+        values = {"millions": (paper / 1e6, ours / 1e6), "ratio": (full / paper, full / ours)}
         for column, cell in zip(values, printed, strict=True):
             formula, corrected = (rounded_like(cell, value) for value in values[column])
             yield PrintedCell(
@@ -117,5 +117,5 @@ def cells(table: str) -> Iterator[PrintedCell]:
 
 
 def rounded_like(printed: str, value: float) -> str:
-    """`value` with as many decimals as a printed number has."""
+    """Format `value` with as many decimals as a printed number."""
     return f"{value:.{len(printed.partition('.')[2])}f}"

@@ -1,4 +1,4 @@
-"""Modules with parameters."""
+"""Modules with parameters: attention, encoder blocks and their stacks, positions, scalers."""
 
 from nystream.layers.attention import MultiheadAttention
 

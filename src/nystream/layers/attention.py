@@ -1,4 +1,4 @@
-"""Multi-head attention with three methods that agree: `forward`, `step` and `steps`."""
+"""Multi-head attention for windows (`forward`), single tokens (`step`) and long sequences (`steps`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from torch.nn.utils.parametrize import is_parametrized
 
 import nystream.state as states
 from nystream.config import AttentionConfig
-from nystream.config.checks import LARGEST_SIZE
-from nystream.layers import checks, kept
-from nystream.layers.kept import Kept
+from nystream.config.checks import MAX_SIZE
+from nystream.layers import checks, pinv_cache
 from nystream.ops.attention import nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
 from nystream.ops.ragged import keep_first, keep_last
@@ -29,18 +28,21 @@ class Factors(NamedTuple):
     delta: Tensor  # [B, H, m, n]
 
 
-def _derive_again(module: MultiheadAttention, _: Any) -> None:  # by this name in pickles of version 0.1 too
-    module._keep()
+def _derive_again(module: MultiheadAttention, _: Any) -> None:  # pickles of version 0.1 refer to it by this name
+    module._update_pinv_cache()
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast may choose the dtype of the projections; sums and inverses stay what they are."""
+    """Disable autocast: it may choose the dtype of the projections, but not that of sums and inverses."""
     kind = x.device.type
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 class MultiheadAttention(nn.Module):
-    """One attention, of any variant, over windows and over streams.
+    """Multi-head attention of any variant, over windows and over streams.
+
+    `forward` processes whole windows, `step` one token of a stream, `steps` a long sequence in parallel. All three give
+    the same outputs; with continual landmarks, `forward` does so when a landmark has just been renewed.
 
     Example:
         >>> import torch, nystream as ns
@@ -58,20 +60,16 @@ class MultiheadAttention(nn.Module):
 
     q_tilde: Tensor
     k_tilde: Tensor
-    _kept: Kept | None = None
+    _pinv_cache: pinv_cache.PinvCache | None = None
 
     def __init__(
-        self,
-        config: AttentionConfig,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, config: AttentionConfig, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
         if not isinstance(config, AttentionConfig):
             raise TypeError(f"config is a {type(config).__name__}, but must be an AttentionConfig")
         self.config = config
-        self._ops  # noqa: B018  imported now, not while a step is traced
+        self._ops  # noqa: B018  imports the variant now rather than while a step is traced
         width = config.embed_dim
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             nn.Linear(width, width, bias=config.bias, device=device, dtype=dtype) for _ in range(4)
@@ -80,8 +78,8 @@ class MultiheadAttention(nn.Module):
             empty = torch.full((config.num_heads, config.m, config.head_dim), torch.nan, device=device, dtype=dtype)
             self.register_buffer("q_tilde", empty)
             self.register_buffer("k_tilde", empty.clone())
-            # Renewed where it is known that landmarks change, so that a traced graph finds it; used only if it belongs.
-            self._keep()
+            # Eager code checks the cache on every use; updating it after known changes serves traced graphs.
+            self._update_pinv_cache()
             self.register_load_state_dict_post_hook(_derive_again)  # type: ignore[no-untyped-call]
 
     def forward(
@@ -96,20 +94,22 @@ class MultiheadAttention(nn.Module):
         """Attend over one window.
 
         Args:
-            x: [B, n, E], oldest first. Fewer tokens than n give what a stream gives after that many tokens.
-            key, value: for cross-attention, as long as `x`; `value` defaults to `key`.
-            lengths: [B], how many tokens of each row exist, at the end of its n places; the others are void.
-            attn_mask: bool, True where a query may see a key, broadcastable to [B, H, n, n]; `full` only.
+            x: [B, n, E], oldest token first. Fewer than n tokens are the start of a stream.
+            key, value: [B, n, E] for cross-attention. `value` defaults to `key`.
+            lengths: [B], the number of tokens in each row. They are the last ones of its n positions; the content of
+                the positions before them is ignored.
+            attn_mask: bool, broadcastable to [B, H, n, n], True where a query may attend to a key. `full` only.
 
         Returns:
-            [B, n, E], zeros in front where there is no token yet; [B, r, E], the newest rows, for single output.
+            [B, r, E], the newest rows, for single-output variants. For the others [B, n, E], where the rows of
+            positions without a token are zero and come first.
         """
         cfg = self.config
         checks.window(x, cfg, lengths)
         if attn_mask is not None:
             checks.mask(attn_mask, x, lengths, cfg)
         inputs = self._inputs(x, key, value)
-        if lengths is not None:  # void places may hold anything, NaN too
+        if lengths is not None:  # positions without a token may contain anything, even NaN
             inputs = [keep_last(y, lengths) for y in inputs]
         q, k, v = self._project(inputs)
         missing = cfg.window - x.shape[1]
@@ -127,28 +127,29 @@ class MultiheadAttention(nn.Module):
         return y if lengths is None else torch.where((lengths > 0)[:, None, None], y, 0.0)
 
     def init_state(self, batch_size: int = 1) -> Any:
-        """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= LARGEST_SIZE:
-            raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {LARGEST_SIZE}")
+        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= MAX_SIZE:
+            raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {MAX_SIZE}")
         weight = self.q_proj.weight
-        self._like()  # made here, so that a traced step finds it
+        self._expected_state()  # created here rather than while a step is traced
         with _full_precision(weight):
             return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
 
     def step(
         self, x: Tensor, state: Any, key: Tensor | None = None, value: Tensor | None = None, *, inplace: bool = False
     ) -> tuple[Tensor, Any]:
-        """Take in one token, or the r tokens that arrive together, and attend.
+        """Process one token of a stream, or r tokens that arrive together.
 
         Args:
-            x: [B, E], or [B, r, E].
-            state: from `init_state`, `step` or `steps`. It stays as it was, unless `inplace`.
-            key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
-            inplace: write into `state` instead of a copy of it; use the returned one. No copy of the rings is made, and
-                no graph is recorded, so that a stream can run indefinitely.
+            x: [B, E] or [B, r, E].
+            state: The result of `init_state`, `step` or `steps`. It is not modified unless `inplace` is set.
+            key, value: For cross-attention, with the shape of `x`. `value` defaults to `key`.
+            inplace: Overwrite `state` instead of copying it, and record no autograd graph. The cost is then independent
+                of n where the variant allows it. Continue with the returned state.
 
         Returns:
-            The output, shaped as `x` for single output and [B, n, E], oldest first, for the others; the new state.
+            The output and the new state. The output has the shape of `x` for single-output variants; for the others it
+            is [B, n, E], oldest row first.
         """
         cfg = self.config
         checks.group(x, cfg)
@@ -158,7 +159,7 @@ class MultiheadAttention(nn.Module):
         if inplace:
             with torch.no_grad():
                 y, new = self._step(inputs, state)
-                new = states.map_state(lambda held, leaf: held if held is leaf else held.copy_(leaf), state, new)
+                new = states.map_state(lambda old, leaf: old if old is leaf else old.copy_(leaf), state, new)
         else:
             y, new = self._step(inputs, states.clone(state))
         return (y[:, 0] if flat and cfg.single else y), new
@@ -173,17 +174,18 @@ class MultiheadAttention(nn.Module):
         lengths: Tensor | None = None,
         reset: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Take in a long piece of a stream at once: the numbers of `step` in a loop, in parallel, differentiable.
+        """Process T tokens of a stream in parallel, with the outputs of `step` in a loop. Differentiable.
 
         Args:
             x: [B, T, E], T a multiple of `update_size`.
-            state: from `init_state`, `step` or `steps`; it stays as it was.
-            key, value: for cross-attention, shaped as `x`; `value` defaults to `key`.
-            lengths: [B], how many of the T tokens each row has, from the left; outputs after them are zero.
-            reset: bool [B, T], True at tokens that open a new stream.
+            state: The result of `init_state`, `step` or `steps`. It is not modified.
+            key, value: For cross-attention, with the shape of `x`. `value` defaults to `key`.
+            lengths: [B], the number of tokens in each row, at its start. Outputs beyond them are zero.
+            reset: bool [B, T], True where a token starts a new stream.
 
         Returns:
-            [B, T, E] for single output, the n rows after the last token for the others; the new state.
+            The output and the new state. The output is [B, T, E] for single-output variants; for the others it is the
+            n rows after the last token, [B, n, E].
         """
         cfg = self.config
         checks.piece(x, cfg)
@@ -193,7 +195,7 @@ class MultiheadAttention(nn.Module):
         if reset is not None:
             checks.resets(reset, x, cfg)
         inputs = self._inputs(x, key, value)
-        if lengths is not None:  # what is not there may hold anything, NaN too
+        if lengths is not None:  # positions without a token may contain anything, even NaN
             inputs = [keep_first(y, lengths) for y in inputs]
         q, k, v = self._project(inputs)
         when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
@@ -203,23 +205,20 @@ class MultiheadAttention(nn.Module):
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
     def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
-        """All n rows after every group of a piece, for variants that return them: [B G, n, E].
+        """Return all n rows after each of the G = T / r steps of a sequence, [B G, n, E], if the variant has them.
 
-        `x` [B, n + T, E] is the piece with the n tokens before it in front; `state` is that before the piece.
+        `x` [B, n + T, E] is the sequence with the n tokens before it in front, `state` the state before the sequence.
         """
         cfg = self.config
         n, r = cfg.window, cfg.update_size
         q, k, v = (y[:, :, r:].unfold(2, n, r).mT for y in self._project([x, x, x]))  # [B, H, G, n, D]
-        lengths: Tensor | None = when.end[:, ::r].clamp(max=n)  # [B, G]
-        assert lengths is not None
-        if not tracing() and bool((lengths == n).all()):
-            lengths = None
-        else:  # void places may hold anything, NaN too
-            held = (torch.arange(n, device=x.device) >= n - lengths[..., None])[:, None, ..., None]
-            q, k, v = (torch.where(held, y, 0.0) for y in (q, k, v))
-            lengths = lengths.flatten()
+        counts = when.end[:, ::r].clamp(max=n)  # [B, G]
+        lengths = None if not tracing() and bool((counts == n).all()) else counts.flatten()
+        if lengths is not None:  # positions without a token may contain anything, even NaN
+            exists = (torch.arange(n, device=x.device) >= n - counts[..., None])[:, None, ..., None]
+            q, k, v = (torch.where(exists, y, 0.0) for y in (q, k, v))
         with _full_precision(x):
-            if windows := getattr(self._ops, "windows", None):  # where the landmarks of a window are not its own
+            if windows := getattr(self._ops, "windows", None):  # if landmarks depend on tokens before the window
                 out = windows(q, k, v, state, cfg, when, lengths)
             else:
                 q, k, v = (y.transpose(1, 2).flatten(0, 1) for y in (q, k, v))
@@ -227,17 +226,18 @@ class MultiheadAttention(nn.Module):
         return self._output(out, lengths)
 
     def reset(self, state: Any, rows: Any) -> Any:
-        """The state with some rows (index, slice, list or mask) as new."""
+        """Return the state with the given rows (index, slice, list or mask) reset to new streams."""
         return states.reset(state, rows, self.init_state(1))
 
     def set_landmarks(self, q_tilde: Tensor, k_tilde: Tensor) -> None:
-        """Fix the landmarks, [H, m, D] each, in projected space and unscaled, and compute Γ† once.
+        """Set the fixed landmarks and compute Γ† from them.
 
-        With `pinv="none"` the two must be pairs: centres of X projected by both `q_proj` and `k_proj`.
+        Args:
+            q_tilde, k_tilde: [H, m, D] each, as projected by `q_proj` and `k_proj`, not scaled. With `pinv="none"`
+                they must be pairs: the same m tokens projected by both.
         """
         cfg = self.config
-        if not cfg.fixed:
-            raise ValueError(f"variant {cfg.variant!r} has no fixed landmarks to set; the fixed variants have")
+        self._require_fixed()
         if is_parametrized(self):
             raise ValueError("the landmarks are parametrized, so they cannot be set; remove the parametrization first")
         shape = (cfg.num_heads, cfg.m, cfg.head_dim)
@@ -252,31 +252,28 @@ class MultiheadAttention(nn.Module):
         with torch.no_grad():
             self.q_tilde.copy_(q_tilde)
             self.k_tilde.copy_(k_tilde)
-        self._keep()
+        self._update_pinv_cache()
 
     def learn_landmarks(self, learn: bool = True) -> None:
-        """Make the fixed landmarks parameters, to be trained with the rest, or buffers again, as they are now."""
-        if not self.config.fixed:
-            raise ValueError(
-                f"variant {self.config.variant!r} has no fixed landmarks to learn; the fixed variants have"
-            )
+        """Turn the fixed landmarks into parameters, to train them with the other weights, or back into buffers."""
+        self._require_fixed()
         for name in ("q_tilde", "k_tilde"):
-            held = getattr(self, name).detach().clone()
+            landmarks = getattr(self, name).detach().clone()
             delattr(self, name)
             if learn:
-                self.register_parameter(name, nn.Parameter(held))
+                self.register_parameter(name, nn.Parameter(landmarks))
             else:
-                self.register_buffer(name, held)
-        self._keep()
+                self.register_buffer(name, landmarks)
+        self._update_pinv_cache()
 
     def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
-        """B, Γ† and Δ of one full window x [B, n, E], for inspection."""
+        """Return the factors B, Γ† and Δ of a full window x [B, n, E], for inspection."""
         cfg = self.config
         if not cfg.low_rank:
-            raise ValueError(f"variant {cfg.variant!r} is not low-rank: it has no factors B, Γ†, Δ")
+            raise ValueError(f"variant {cfg.variant!r} is not low-rank, so it has no factors B, Γ†, Δ")
         checks.window(x, cfg, None)
         if x.shape[1] != cfg.window:
-            raise ValueError(f"x has {x.shape[1]} tokens, but the factors are those of a full window of {cfg.window}")
+            raise ValueError(f"x has {x.shape[1]} tokens, but factors() needs a full window of {cfg.window}")
         q, k, _ = self._project(self._inputs(x, key, None))
         with _full_precision(x):
             return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
@@ -287,7 +284,7 @@ class MultiheadAttention(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens an output can depend on."""
+        """Number of tokens an output can depend on."""
         return self.config.receptive_field
 
     def extra_repr(self) -> str:
@@ -296,11 +293,11 @@ class MultiheadAttention(nn.Module):
         return f"{cfg.variant!r}, embed_dim={cfg.embed_dim}, num_heads={cfg.num_heads}, window={cfg.window}{landmarks}"
 
     def _inputs(self, x: Tensor, key: Tensor | None, value: Tensor | None) -> list[Tensor]:
-        """What the queries, the keys and the values are projected from."""
+        """Return the inputs of the three projections."""
         checks.dtype(x, self.q_proj.weight)
         if key is None:
             if value is not None:
-                raise ValueError("value= came without key=; cross-attention needs key=, and value= defaults to it")
+                raise ValueError("value= was given without key=; cross-attention needs key=, and value= defaults to it")
             return [x, x, x]
         checks.companion("key", key, x)
         if value is not None:
@@ -308,14 +305,14 @@ class MultiheadAttention(nn.Module):
         return [x, key, key if value is None else value]
 
     def _project(self, inputs: list[Tensor]) -> list[Tensor]:
-        """q, k and v [B, H, T, D]."""
+        """Return q, k and v, each [B, H, T, D]."""
         heads, dtype = (self.config.num_heads, self.config.head_dim), self.q_proj.weight.dtype
         layers = (self.q_proj, self.k_proj, self.v_proj)
         projected = (layer(y).to(dtype) for layer, y in zip(layers, inputs, strict=True))
         return [y.unflatten(-1, heads).transpose(1, 2) for y in projected]
 
     def _step(self, inputs: list[Tensor], state: Any) -> tuple[Tensor, Any]:
-        """`step`, into the state that is given."""
+        """Step, overwriting `state`."""
         cfg = self.config
         q, k, v = self._project(inputs)
         with _full_precision(q):
@@ -323,40 +320,43 @@ class MultiheadAttention(nn.Module):
         return self._output(out, None if cfg.single else new.time.clamp(max=cfg.window)), new
 
     def _output(self, out: Tensor, lengths: Tensor | None) -> Tensor:
-        """[B, H, rows, D] -> [B, rows, E]; places without a token stay zero, bias or not."""
+        """Project rows [B, H, rows, D] to [B, rows, E], and zero those of positions without a token."""
         y = self.out_proj(out.transpose(1, 2).flatten(2))
         if lengths is None or self.config.single:
             return y
-        held = torch.arange(y.shape[1], device=y.device) >= y.shape[1] - lengths[:, None]
-        return torch.where(held[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
+        exists = torch.arange(y.shape[1], device=y.device) >= y.shape[1] - lengths[:, None]
+        return torch.where(exists[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
 
     def _fixed(self) -> Fixed | None:
-        """The fixed landmarks and their Γ†, by the rule of `nystream.layers.kept`."""
+        """Return the fixed landmarks and their Γ†, by the rules of `nystream.layers.pinv_cache`."""
         cfg = self.config
         if not cfg.fixed:
             return None
         q_tilde, k_tilde = self.q_tilde, self.k_tilde
         if tracing():
-            if kept.unset(self._kept, q_tilde, k_tilde):
-                self._refuse_landmarks()
-            return kept.in_graph(self._kept, q_tilde, k_tilde, cfg)
-        if kept.learned(q_tilde, k_tilde):
-            if not kept.finite(q_tilde, k_tilde):
-                self._refuse_landmarks()
+            if pinv_cache.known_unset(self._pinv_cache, q_tilde, k_tilde):
+                self._raise_unset()
+            return pinv_cache.in_graph(self._pinv_cache, q_tilde, k_tilde, cfg)
+        if pinv_cache.learned(q_tilde, k_tilde):
+            if not pinv_cache.finite(q_tilde, k_tilde):
+                self._raise_unset()
             return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
-        if self._kept is None or not kept.belongs(self._kept, q_tilde, k_tilde, cfg):
-            self._keep()
-        assert self._kept is not None
-        if not self._kept.finite:
-            self._refuse_landmarks()
-        return Fixed(q_tilde, k_tilde, self._kept.gamma_pinv)
+        if self._pinv_cache is None or not pinv_cache.is_current(self._pinv_cache, q_tilde, k_tilde, cfg):
+            self._update_pinv_cache()
+        assert self._pinv_cache is not None
+        if not self._pinv_cache.finite:
+            self._raise_unset()
+        return Fixed(q_tilde, k_tilde, self._pinv_cache.gamma_pinv)
 
-    def _keep(self) -> None:
-        """Compute Γ† of landmarks that are buffers, and keep it with a copy of them."""
-        q_tilde, k_tilde = self.q_tilde, self.k_tilde
-        self._kept = None if kept.learned(q_tilde, k_tilde) else kept.keep(q_tilde, k_tilde, self.config)
+    def _update_pinv_cache(self) -> None:
+        landmarks = self.q_tilde, self.k_tilde
+        self._pinv_cache = None if pinv_cache.learned(*landmarks) else pinv_cache.compute(*landmarks, self.config)
 
-    def _refuse_landmarks(self) -> NoReturn:
+    def _require_fixed(self) -> None:
+        if not self.config.fixed:
+            raise ValueError(f"variant {self.config.variant!r} has no fixed landmarks; use a variant that has")
+
+    def _raise_unset(self) -> NoReturn:
         raise RuntimeError(
             f"variant {self.config.variant!r} has no landmarks yet, or landmarks that are not finite; "
             f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first, outside of torch.compile"
@@ -364,37 +364,37 @@ class MultiheadAttention(nn.Module):
 
     @property
     def gamma_pinv(self) -> Tensor:
-        """Γ† [H, m, m] of the fixed landmarks as they are now."""
+        """Γ† [H, m, m] of the current fixed landmarks."""
         fixed = self._fixed()
         if fixed is None:
-            raise AttributeError(f"variant {self.config.variant!r} has no fixed landmarks, so no Γ† of its own")
+            raise AttributeError(f"variant {self.config.variant!r} has no fixed landmarks, and therefore no gamma_pinv")
         return fixed.gamma_pinv
 
     def require_landmarks(self) -> None:
-        """Raise an error where landmarks are fixed, but not known."""
+        """Raise RuntimeError if the variant needs fixed landmarks and they have not been set."""
         self._fixed()
 
     def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.config.fixed:
-            self._keep()
+            self._update_pinv_cache()
         return self
 
     def check_stream(self, x: Tensor, state: Any) -> None:
-        """Refuse a state of another attention or batch, and what a stream cannot honour."""
+        """Raise if the state belongs to another attention or batch size, or if dropout is active."""
         cfg = self.config
         if cfg.dropout and self.training:
             raise RuntimeError(
-                f"dropout={cfg.dropout} of the attention weights cannot be honoured in a stream; "
+                f"dropout={cfg.dropout} of the attention weights is not supported by step() and steps(); "
                 f"call eval(), or set dropout=0.0 and train through steps()"
             )
-        states.check(state, self._like(), x.shape[0], f"variant {cfg.variant!r}")
+        states.check(state, self._expected_state(), x.shape[0], f"variant {cfg.variant!r}")
 
-    def _like(self) -> Any:
-        """A state without storage, to compare others with."""
+    def _expected_state(self) -> Any:
+        """Return a state on the meta device, with the types and shapes that a state must have."""
         weight = self.q_proj.weight
         key = (self.config, weight.dtype)
-        if getattr(self, "_like_key", None) != key:
-            self._like_key = key
-            self._like_state = self._ops.init_state(self.config, 1, weight.dtype, torch.device("meta"))
-        return self._like_state
+        if getattr(self, "_expected_key", None) != key:
+            self._expected_key = key
+            self._expected = self._ops.init_state(self.config, 1, weight.dtype, torch.device("meta"))
+        return self._expected

@@ -14,10 +14,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": nn.functional.gelu
 
 
 class EncoderBlock(nn.Module):
-    """h = x + attention(norm(x)), y = h + feed_forward(norm(h)); or, post-norm, the norms after the sums.
+    """An encoder block, pre-norm or post-norm.
 
-    Everything but the attention works on each row alone. So a stream runs the attention with whatever face fits, on
-    `attended(x)`, and finishes the rows that it wants with `finish`.
+    Pre-norm: h = x + attention(norm1(x)), y = h + feed_forward(norm2(h)).
+    Post-norm: h = norm1(x + attention(x)), y = norm2(h + feed_forward(h)).
+
+    Everything except the attention acts on each row separately. Streaming code therefore calls the attention's `step`
+    or `steps` on `attended(x)`, and passes the rows it needs to `finish`.
     """
 
     def __init__(
@@ -42,26 +45,24 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Over one window x [B, n, E], of which the last `lengths` [B] places exist: its rows [B, rows, E]."""
+        """Process a window x [B, n, E], whose last `lengths` [B] positions have tokens. Returns [B, rows, E]."""
         rows = self.attention(self.attended(x), lengths=lengths)
         return self.finish(x, rows)
 
     def attended(self, x: Tensor) -> Tensor:
-        """What the attention sees of x."""
+        """Return the input of the attention."""
         return self.norm1(x) if self.pre_norm else x
 
     def finish(self, x: Tensor, rows: Tensor) -> Tensor:
-        """The block's output from what the attention returned for the last rows of x [..., rows, E]."""
+        """Compute the block's output from `rows`, the attention's output for the last rows of x [..., rows, E]."""
         if rows.dim() == 3 and x.shape[1] != rows.shape[1]:
             if x.shape[1] > rows.shape[1]:
                 x = x[:, -rows.shape[1] :]
-            else:  # a window that is not full: rows before its first token are zeros
+            else:  # the window is not full: rows before its first token are zero
                 x = nn.functional.pad(x, (0, 0, rows.shape[1] - x.shape[1], 0))
         x = x + self.dropout(rows)
         if not self.pre_norm:
             x = self.norm1(x)
-        y = x + self.dropout(self.linear2(self.dropout(self.activation(self.linear1(self._fed(x))))))
+        inner = self.activation(self.linear1(self.norm2(x) if self.pre_norm else x))
+        y = x + self.dropout(self.linear2(self.dropout(inner)))
         return y if self.pre_norm else self.norm2(y)
-
-    def _fed(self, x: Tensor) -> Tensor:
-        return self.norm2(x) if self.pre_norm else x

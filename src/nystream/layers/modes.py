@@ -1,4 +1,4 @@
-"""Modules in eval mode for a while."""
+"""Temporary evaluation mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without a graph; every module's training flag is put back as it was."""
+    """Disable dropout and gradients, and restore the training flag of every module on exit."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

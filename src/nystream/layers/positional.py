@@ -1,8 +1,8 @@
-"""Circular positions: token number t of a stream gets position (t − 1) mod P, however long it runs.
+"""Circular positions: token t of a stream, counted from 1, gets position (t − 1) mod P.
 
-A table of P rows is enough for a stream without end, and a token keeps the position it came with, so nothing that was
-computed for it need be computed again. The window is then some rotation of the table: a model that is to be streamed
-must meet all of them in training, which is what `offset` is for.
+A table of P rows serves a stream of any length, and a token keeps its position while the window slides, so nothing
+computed for it has to be recomputed. A window may therefore start at any row of the table. Training draws the starting
+position at random (`offset`), so that the model learns to work with all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 
 class CircularPositions(nn.Module):
-    """Adds row (start + i) mod P of a table to token i.
+    """Add row (start + i) mod P of a table to token i.
 
-    "learned" rows are parameters. "sinusoidal" ones are sines and cosines of whole numbers of turns around the circle,
-    so that two rows know their distance around it and nothing else: no rotation of the window is special.
+    With kind="learned" the rows are parameters. With kind="sinusoidal" they are sines and cosines with a whole number
+    of periods in P positions, so that the inner product of two rows depends only on their circular distance. With
+    kind="none" nothing is added.
     """
 
     table: Tensor
@@ -42,7 +43,10 @@ class CircularPositions(nn.Module):
             self._derive()
 
     def forward(self, x: Tensor, start: Tensor | int) -> Tensor:
-        """x [B, T, E] whose first token has position `start`: a number, [B], or [B, T], one for every token."""
+        """Add positions to x [B, T, E].
+
+        `start` is the position of the first token, an integer or [B]; or [B, T], the positions of all tokens.
+        """
         if self.kind == "none":
             return x
         places = torch.arange(x.shape[1], device=x.device)
@@ -58,7 +62,7 @@ class CircularPositions(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> CircularPositions:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._derive()  # not saved, so always as if made anew: a cast to bfloat16 and back leaves no trace
+        self._derive()  # recomputed rather than converted, so that a cast to bfloat16 and back loses nothing
         return self
 
     def extra_repr(self) -> str:
@@ -66,13 +70,13 @@ class CircularPositions(nn.Module):
 
 
 def sinusoids(num_positions: int, width: int) -> Tensor:
-    """[P, E] sines and cosines of whole turns around the circle: 1, 2, ... up to P / 2, spread geometrically."""
+    """Return a table [P, E] of sines and cosines with 1 to P / 2 periods, spaced geometrically."""
     pairs = (width + 1) // 2
-    most = max(num_positions // 2, 1)
-    turns = torch.logspace(0, 1, pairs, base=float(most), dtype=torch.float64, device="cpu").round()
-    # Rounding repeats the small numbers: where there are enough whole numbers, each is used once.
+    max_periods = max(num_positions // 2, 1)
+    periods = torch.logspace(0, 1, pairs, base=float(max_periods), dtype=torch.float64, device="cpu").round()
+    # Rounding repeats small numbers; while there are unused ones, use each only once.
     for i in range(1, pairs):
-        turns[i] = turns[i].clamp(min=min(float(turns[i - 1]) + 1, most))
+        periods[i] = periods[i].clamp(min=min(float(periods[i - 1]) + 1, max_periods))
     places = torch.arange(num_positions, dtype=torch.float64, device="cpu")
-    angle = 2 * torch.pi * places[:, None] * turns / num_positions
+    angle = 2 * torch.pi * places[:, None] * periods / num_positions
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :width]

@@ -1,4 +1,4 @@
-"""From the user's units to the model's, and back."""
+"""Standardization of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nystream.layers import checks
 
 
 class Scaler(nn.Module):
-    """x -> (x − mean) / scale, one mean and scale a column; both are saved with the model. The identity until set."""
+    """Standardize columns: (x − mean) / scale. The identity until it is fitted; saved with the model."""
 
     mean: Tensor
     scale: Tensor
@@ -25,30 +25,35 @@ class Scaler(nn.Module):
         return (x - self.mean) / self.scale
 
     def restore(self, x: Tensor) -> Tensor:
-        """The inverse."""
+        """Undo the standardization: x * scale + mean."""
         return x * self.scale + self.mean
 
     def set(self, mean: Tensor, scale: Tensor) -> None:
-        """Set both, [width] each."""
+        """Set mean and scale, [width] each."""
         for name, value in (("mean", mean), ("scale", scale)):
             checks.tensor(name, value)
             if tuple(value.shape) != tuple(self.mean.shape):
-                raise ValueError(f"{name} is {list(value.shape)}, but must be {list(self.mean.shape)}, one a column")
+                raise ValueError(
+                    f"{name} is {list(value.shape)}, but must be {list(self.mean.shape)}, one value per column"
+                )
             if not bool(value.to(self.mean.dtype).isfinite().all()):
                 raise ValueError(f"{name} has values that are not finite in {self.mean.dtype}")
-        least = float(scale.to(self.mean.dtype).min())
-        if least <= 0:
-            raise ValueError(f"scale has a value of {least} in {self.mean.dtype}; every one must be greater than 0")
+        smallest = float(scale.to(self.mean.dtype).min())
+        if smallest <= 0:
+            raise ValueError(f"scale has a value of {smallest} in {self.mean.dtype}; all must be greater than 0")
         with torch.no_grad():
             self.mean.copy_(mean)
             self.scale.copy_(scale)
 
     def fit(self, x: Tensor) -> None:
-        """Mean and standard deviation of the columns of x [..., width], training data only; constants have scale 1."""
+        """Set mean and scale to the mean and standard deviation of the columns of x [..., width].
+
+        `x` should be training data only. A constant column gets scale 1.
+        """
         checks.tensor("x", x)
         width = self.mean.shape[0]
         if x.dim() == 0 or x.shape[-1] != width or not x.numel():
-            raise ValueError(f"x is {list(x.shape)}, but must be [..., {width}], a column each, with at least one row")
+            raise ValueError(f"x is {list(x.shape)}, but must be [..., {width}], with at least one row")
         flat = x.reshape(-1, width).double()
         if not bool(flat.isfinite().all()):
             raise ValueError("x has values that are not finite; fill or drop them first")

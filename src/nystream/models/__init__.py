@@ -1,4 +1,4 @@
-"""Whole models."""
+"""Whole models: from input tokens to outputs."""
 
 from nystream.models.stream_model import StreamModel
 

@@ -1,7 +1,7 @@
-"""Models as files: `config.json` and `model.safetensors` in a folder, or in a repository on a hub. No pickle.
+"""Saving and loading models: `config.json` and `model.safetensors`, in a folder or a Hugging Face repository.
 
-Model cards and `push_to_hub` are huggingface-hub's. Writing is ours, because huggingface-hub removes the config of the
-model that is there before it writes; and so is reading, because what is not understood must be refused.
+Model cards and `push_to_hub` come from huggingface-hub. Writing does not, because huggingface-hub deletes the config of
+an existing model before it writes a new one; neither does reading, because invalid files must be rejected.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nystream.config import ModelConfig, ModelInfo
 from nystream.models import config_file, weights_file
 
 if TYPE_CHECKING:
-    # The real mixin is not typed strictly; this is what of it is used here.
+    # The real mixin does not pass strict type checks; these are the parts used here.
     class PyTorchModelHubMixin:
-        def __init_subclass__(cls, **about: Any) -> None: ...
+        def __init_subclass__(cls, **options: Any) -> None: ...
 
-        def generate_model_card(self, **about: Any) -> Any: ...
+        def generate_model_card(self, **fields: Any) -> Any: ...
 
         def push_to_hub(self, repo_id: str, **options: Any) -> str: ...
 
@@ -31,9 +31,9 @@ else:
     except ModuleNotFoundError:
 
         class PyTorchModelHubMixin:
-            """Models train, stream and load without huggingface-hub; saving them needs it."""
+            """Stands in for huggingface-hub, which only saving a model needs."""
 
-            def __init_subclass__(cls, **about):
+            def __init_subclass__(cls, **options):
                 super().__init_subclass__()
 
             def push_to_hub(self, repo_id, **options):
@@ -42,7 +42,7 @@ else:
 
 NEEDED = "save_pretrained needs huggingface-hub: pip install huggingface-hub"
 CONFIG, WEIGHTS, CARD_FILE = "config.json", "model.safetensors", "README.md"
-INSIDE = "model"  # where a run folder has its model
+MODEL_FOLDER = "model"  # of a run folder
 DOWNLOAD = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 CARD = """---
@@ -61,12 +61,12 @@ state = model.init_state(1)
 y, state = model.step(x, state)  # x [1, input_dim]
 ```
 
-`config.json` says what it is and what its numbers mean.
+`config.json` has its architecture, and the names and units of its inputs and outputs.
 """
 
 
 def require() -> None:
-    """Refuse early where a model could not be saved, before it is trained."""
+    """Raise if models cannot be saved; called before training."""
     try:
         from huggingface_hub import PyTorchModelHubMixin  # noqa: F401
     except ModuleNotFoundError as error:
@@ -74,18 +74,19 @@ def require() -> None:
 
 
 class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
-    """`save_pretrained`, `from_pretrained` and `push_to_hub` of a model with a `config` and an `info`."""
+    """`save_pretrained`, `from_pretrained` and `push_to_hub`, for a model with a `config` and an `info`."""
 
     config: ModelConfig
     info: ModelInfo
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], **options: Any) -> str | None:
-        """Write the model into a folder: `config.json`, `model.safetensors` and, where there is none, a model card.
+        """Write the model to a folder: `config.json`, `model.safetensors` and, if there is none yet, a model card.
 
         Args:
-            save_directory: the folder, made if need be. A model that is there is replaced, and stays if writing fails.
-            options: of huggingface-hub's `save_pretrained`: `push_to_hub`, `repo_id`, `model_card_kwargs`, and those
-                of `push_to_hub`.
+            save_directory: The folder, created if necessary. An existing model is replaced; if writing fails, it
+                remains.
+            options: The options of huggingface-hub's `save_pretrained`: `push_to_hub`, `repo_id`, `model_card_kwargs`,
+                and those of `push_to_hub`.
 
         Example:
             >>> import tempfile, nystream as ns
@@ -102,14 +103,14 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
         folder, card = Path(save_directory), Path(save_directory) / CARD_FILE
         folder.mkdir(parents=True, exist_ok=True)
         self._save_pretrained(folder)
-        about = options.pop("model_card_kwargs", None) or {}
+        card_fields = options.pop("model_card_kwargs", None) or {}
         if not card.exists():
-            files.replace(card, self.generate_model_card(**about).save)
-        options.pop("config", None)  # config.json has it
+            files.replace(card, self.generate_model_card(**card_fields).save)
+        options.pop("config", None)  # already in config.json
         name = options.pop("repo_id", None)
         if not options.pop("push_to_hub", False):
             return None
-        return self.push_to_hub(name or folder.name, model_card_kwargs=about, **options)
+        return self.push_to_hub(name or folder.name, model_card_kwargs=card_fields, **options)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         from safetensors.torch import save_file
@@ -129,16 +130,19 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
         device: torch.device | str = "cpu",
         **download: Any,
     ) -> Self:
-        """The model in a folder, or in a repository on the hub, in eval mode.
+        """Load a model from a folder or a repository on the Hugging Face hub. The model is in eval mode.
 
-        It has the dtype of the weights; where they differ, the narrowest that holds them all. A config that does not
-        go with the weights is refused before anything is built, and so are weights that are not finite.
+        Its dtype is that of the weights or, if they differ, the narrowest dtype that can represent all of them.
 
         Args:
-            pretrained_model_name_or_path: a folder that `save_pretrained` wrote, a run folder that has one as `model`,
-                or "owner/name" on the hub.
-            device: where the model goes.
-            download: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only` for the hub.
+            pretrained_model_name_or_path: A folder written by `save_pretrained`, a run folder that contains one as
+                `model`, or "owner/name" on the hub.
+            device: Device of the model.
+            download: Options of the download: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only`.
+
+        Raises:
+            ValueError: If a file is damaged, config and weights do not match, or a weight is not finite.
+            FileNotFoundError: If there is no such model.
         """
         config_path, weights_path = _files(pretrained_model_name_or_path, download)
         config, info = config_file.read(config_path)
@@ -149,18 +153,18 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
 
 
 def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path, Path]:
-    """The two files of a model, from a folder or the hub."""
+    """Return the paths of config and weights, from a folder or the hub."""
     unknown = sorted(set(download) - set(DOWNLOAD))
     if unknown:
         known = ", ".join(("device", *DOWNLOAD))
-        raise TypeError(f"{', '.join(unknown)}: from_pretrained has no such option; it has {known}")
+        raise TypeError(f"from_pretrained got unexpected options: {', '.join(unknown)}; it takes {known}")
     folder = Path(name)
     if folder.is_dir():
-        if not (folder / CONFIG).is_file() and (folder / INSIDE / CONFIG).is_file():
-            folder /= INSIDE
+        if not (folder / CONFIG).is_file() and (folder / MODEL_FOLDER / CONFIG).is_file():
+            folder /= MODEL_FOLDER
         for file in (CONFIG, WEIGHTS):
             if not (folder / file).is_file():
-                raise FileNotFoundError(f"{folder} has no {file}; it is not a folder that save_pretrained wrote")
+                raise FileNotFoundError(f"{folder} has no {file}; it is not a folder written by save_pretrained")
         return folder / CONFIG, folder / WEIGHTS
     local = folder.exists() or not isinstance(name, str) or name.startswith((".", "/", "~")) or name.endswith("/")
     if local or str(name).count("/") != 1:
@@ -169,6 +173,6 @@ def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path
 
     try:
         config, weights = (Path(hf_hub_download(str(name), file, **download)) for file in (CONFIG, WEIGHTS))
-    except (OSError, ValueError) as error:  # no connection, no such repository or file, or no name of one
-        raise FileNotFoundError(f"{name} is not a folder here, and cannot be had from the hub: {error}") from error
+    except (OSError, ValueError) as error:  # no connection, no such repository or file, or an invalid name
+        raise FileNotFoundError(f"{name} is not a folder, and cannot be downloaded from the hub: {error}") from error
     return config, weights

@@ -1,4 +1,4 @@
-"""A Transformer that reads streams: from tokens as they come to outputs in the user's units."""
+"""A Transformer for streams, from raw tokens to outputs in the user's units."""
 
 from __future__ import annotations
 
@@ -27,10 +27,15 @@ class StreamModel(
     library_name="nystream",
     tags=["streaming", "continual-inference", "nystrom"],
 ):
-    """Input projection, circular positions, encoder blocks, norm and head, with `forward`, `step` and `steps`.
+    """A Transformer for streams: input projection, circular positions, encoder blocks, norm and head.
 
-    `input_scaler` and `output_scaler` turn the user's units into the model's and back; both are the identity until
-    they are set. `info` says what the numbers mean. All of it is saved with the model.
+    `input_scaler` standardizes the inputs and `output_scaler` converts outputs back to the user's units; both are the
+    identity until they are fitted. `info` has the names and units of inputs and outputs. All are saved with the model.
+
+    Args:
+        config: The architecture and its sizes.
+        info: Names and units of the inputs and outputs.
+        device, dtype: Of the parameters.
 
     Example:
         >>> import torch, nystream as ns
@@ -72,7 +77,7 @@ class StreamModel(
 
     @property
     def info(self) -> ModelInfo:
-        """What the numbers mean: labels, units, horizon."""
+        """Names and units of the inputs and outputs."""
         return self._info
 
     @info.setter
@@ -84,21 +89,22 @@ class StreamModel(
 
     @property
     def receptive_field(self) -> int:
-        """How many tokens an output can depend on."""
+        """Number of tokens an output can depend on."""
         return self.config.receptive_field
 
     def forward(self, x: Tensor, offset: int | Tensor = 0, *, lengths: Tensor | None = None) -> Tensor:
-        """The outputs for the newest tokens of one window.
+        """Compute the output for the newest token, or the r newest, of a window.
 
         Args:
-            x: [B, T, input_dim], oldest first, T at most n: fewer give what a stream gives after that many tokens.
-                For deep stacks any T: the last of `steps`.
-            offset: position of the first place of `x`, a number or [B]. The window that ends at token t of a stream
-                has offset (t − n) mod P.
-            lengths: [B], how many tokens of each row exist, at the end of its n places; the others are void.
+            x: [B, T, input_dim] with T at most n, oldest token first. Fewer than n tokens are the start of a stream.
+                Deep stacks take any T, and return the last output of `steps`.
+            offset: Position of the first token, an integer or [B]. The window that ends at token t of a stream has
+                offset (t − n) mod P.
+            lengths: [B], the number of tokens in each row. They are the last ones of its n positions; the content of
+                the positions before them is ignored.
 
         Returns:
-            [B, output_dim], or [B, r, output_dim] where r = `update_size` tokens arrive together.
+            [B, output_dim], or [B, r, output_dim] if `update_size` r is greater than 1.
         """
         self._check_tokens(x)
         start = self._start(offset, x)
@@ -111,19 +117,19 @@ class StreamModel(
         return y[:, 0] if self.config.update_size == 1 else y
 
     def init_state(self, batch_size: int = 1) -> Any:
-        """The state of `batch_size` streams that have seen nothing: a NamedTuple of tensors, batch first."""
+        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
         return self.encoder.init_state(batch_size)
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
-        """Take in one token, or the r tokens that arrive together.
+        """Process one token of a stream, or r tokens that arrive together.
 
         Args:
-            x: [B, input_dim], or [B, r, input_dim].
-            state: from `init_state`, `step` or `steps`. It stays as it was, unless `inplace`.
-            inplace: write into `state` and record no graph; use the returned one.
+            x: [B, input_dim] or [B, r, input_dim].
+            state: The result of `init_state`, `step` or `steps`. It is not modified unless `inplace` is set.
+            inplace: Overwrite `state` and record no autograd graph. Continue with the returned state.
 
         Returns:
-            [B, output_dim] or [B, r, output_dim], shaped as `x`; the new state.
+            The output, [B, output_dim] or [B, r, output_dim] like `x`, and the new state.
         """
         checks.group(x, self.config.blocks[0], self.config.input_dim, "input_dim")
         checks.dtype(x, self.input_proj.weight)
@@ -144,38 +150,35 @@ class StreamModel(
         reset: Tensor | None = None,
         offset: int | Tensor = 0,
     ) -> tuple[Tensor, Any]:
-        """Take in a long piece of a stream at once: the numbers of `step` in a loop, in parallel, differentiable.
+        """Process T tokens of a stream in parallel, with the outputs of `step` in a loop. Differentiable.
 
         Args:
             x: [B, T, input_dim], T a multiple of `update_size`.
-            state: from `init_state`, `step` or `steps`; it stays as it was.
-            lengths: [B], how many of the T tokens each row has, from the left; outputs after them are zero.
-            reset: bool [B, T], True at tokens that open a new stream.
-            offset: position of the first token of a stream, a number or [B]: 0 but for training on pieces of streams.
+            state: The result of `init_state`, `step` or `steps`. It is not modified.
+            lengths: [B], the number of tokens in each row, at its start. Outputs beyond them are zero.
+            reset: bool [B, T], True where a token starts a new stream.
+            offset: Position of the first token of a stream, an integer or [B]. Leave it at 0, except to train on parts
+                of streams.
 
         Returns:
-            [B, T, output_dim]; the new state.
+            The outputs [B, T, output_dim] and the new state.
         """
-        self._check_tokens(x)
-        self.encoder.check_state(state, x.shape[0])
-        embedded = self._placed(x, state, lengths, reset, self._start(offset, x))
+        embedded = self._embed_stream(x, state, lengths, reset, offset)
         y, new = self.encoder.newest(embedded, state, lengths=lengths, reset=reset)
         y = self._head(y)
         return (y if lengths is None else keep_first(y, lengths)), new
 
     def advance(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Any:
-        """The state after a piece, as `steps` gives it, without the outputs: for window stacks far cheaper."""
-        self._check_tokens(x)
-        self.encoder.check_state(state, x.shape[0])
-        embedded = self._placed(x, state, lengths, reset)
+        """Return the new state of `steps` without computing outputs, which is much cheaper for paper stacks."""
+        embedded = self._embed_stream(x, state, lengths, reset)
         return self.encoder.advance(embedded, state, lengths=lengths, reset=reset)
 
     def reset(self, state: Any, rows: Any) -> Any:
-        """The state with some rows (index, slice, list or mask) as new."""
+        """Return the state with the given rows (index, slice, list or mask) reset to new streams."""
         return states.reset(state, rows, self.init_state(1))
 
     def tokens(self, x: Tensor, layer: int, offset: int | Tensor = 0) -> Tensor:
-        """What the attention of block `layer` sees of the streams x [B, T, input_dim]: [tokens, E]."""
+        """Return the inputs of the attention of block `layer` for the streams x [B, T, input_dim], as [tokens, E]."""
         self._check_tokens(x)
         return self.encoder.tokens(self._embed(x, self._start(offset, x)), layer)
 
@@ -189,17 +192,17 @@ class StreamModel(
         pinv_ridge: float | None = None,
         layer: int | None = None,
     ) -> StreamModel:
-        """A copy with the same weights and another attention, in all blocks or in one.
+        """Return a copy of the model with the same weights and another attention, in all blocks or in one.
 
         Args:
-            variant: another variant. Fixed landmarks must then be fitted, unless this model has some to copy.
-            window: another n, where nothing that was learned depends on it: not for continual landmarks.
-            landmarks: another m. Fixed landmarks must then be fitted again.
-            pinv, pinv_ridge: another inverse of Γ.
-            layer: the block to change; all of them unless told.
+            variant: The new variant. Its fixed landmarks must be fitted, unless this model has landmarks to copy.
+            window: The new window n. Not possible for landmarks that are segment means.
+            landmarks: The new number of landmarks m. Fixed landmarks must then be fitted again.
+            pinv, pinv_ridge: The new pseudo-inverse of Γ.
+            layer: Index of the block to change. Default: all blocks.
         """
-        given = self.config.attention
-        configs = list(given if isinstance(given, tuple) else [given] * len(self.config.blocks))
+        attention = self.config.attention
+        configs = list(attention if isinstance(attention, tuple) else [attention] * len(self.config.blocks))
         if layer is not None:
             checks.layer(layer, len(configs))
         for place, cfg in enumerate(configs):
@@ -208,33 +211,36 @@ class StreamModel(
         config = dataclasses.replace(self.config, attention=tuple(configs))
         weight = self.input_proj.weight
         model = StreamModel(config, self.info, device=weight.device, dtype=weight.dtype)
-        held, wanted = self.state_dict(), model.state_dict()
-        kept = {name: x for name, x in held.items() if name in wanted and wanted[name].shape == x.shape}
-        model.load_state_dict(kept, strict=False)
+        target = model.state_dict()
+        weights = {name: x for name, x in self.state_dict().items() if name in target and target[name].shape == x.shape}
+        model.load_state_dict(weights, strict=False)
         trained = {name: x.requires_grad for name, x in self.named_parameters()}
         for name, x in model.named_parameters():
             x.requires_grad_(trained.get(name, True))
         return model.train(self.training)
 
     def _start(self, offset: int | Tensor, x: Tensor) -> int | Tensor:
+        """Check `offset`, and reduce it modulo P, so that adding to it cannot overflow."""
         if isinstance(offset, bool) or not isinstance(offset, int | Tensor):
-            raise TypeError(f"offset is a {type(offset).__name__}, but must be an integer or a tensor [B] of them")
-        around = self.positions.num_positions  # taken first, so that no offset is too large to be added to
+            raise TypeError(f"offset is a {type(offset).__name__}, but must be an integer or a tensor [B] of integers")
         if isinstance(offset, int):
-            return offset % around
+            return offset % self.positions.num_positions
         if offset.dtype not in (torch.int64, torch.int32) or offset.shape not in ((), x.shape[:1]):
             raise ValueError(f"offset is {offset.dtype} {list(offset.shape)}, but must be integers [{x.shape[0]}]")
-        return (offset % around).expand(x.shape[0])
+        return (offset % self.positions.num_positions).expand(x.shape[0])
 
     def _check_tokens(self, x: Tensor) -> None:
         checks.sequence("x", x, self.config.input_dim, "input_dim")
         checks.groups("x", x, self.config.update_size)
         checks.dtype(x, self.input_proj.weight)
 
-    def _placed(
-        self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None, start: int | Tensor = 0
+    def _embed_stream(
+        self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None, offset: int | Tensor = 0
     ) -> Tensor:
-        """A piece of a stream, each token at its position."""
+        """Check the arguments of `steps`, and embed the tokens at the positions that follow the state."""
+        self._check_tokens(x)
+        self.encoder.check_state(state, x.shape[0])
+        start = self._start(offset, x)
         if lengths is not None:
             checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
         if reset is not None:
@@ -244,7 +250,7 @@ class StreamModel(
         return self._embed(x, when.time - 1 + (start[:, None] if isinstance(start, Tensor) else start))
 
     def _embed(self, x: Tensor, start: int | Tensor) -> Tensor:
-        """[B, T, input_dim] -> [B, T, E], the first token at position `start`."""
+        """Embed tokens [B, T, input_dim] as [B, T, E], the first at position `start`."""
         embedded = self.input_proj(self.input_scaler(x)).to(self.input_proj.weight.dtype)
         return self.dropout(self.positions(embedded, start))
 
@@ -257,8 +263,8 @@ def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, **ot
     if window is not None and window != cfg.window:
         if new.record.means:
             raise ValueError(
-                f"window={window}: the landmarks of {new.variant!r} are means over parts of its window of {cfg.window},"
-                f" so it must stay; fixed landmarks allow another"
+                f"window={window} cannot replace window={cfg.window}: the landmarks of {new.variant!r} are means over "
+                f"segments of the window; only fixed landmarks, or none, allow another"
             )
         new = dataclasses.replace(new, window=window)
     return dataclasses.replace(new, **{name: value for name, value in others.items() if value is not None})

@@ -1,7 +1,7 @@
-"""The weights of a model as a safetensors file, which is believed only after it was compared with the config.
+"""Reading the weights of a model from an untrusted safetensors file.
 
-A file may claim anything. Its header is small and says the names, shapes and dtypes of all tensors, so it is compared
-with the config before any tensor is read and any module is built; what the tensors hold is checked after.
+The header of the file has the names, shapes and dtypes of all tensors. It is compared with the config before any tensor
+is read or any module is created. The values of the tensors are checked afterwards.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F
 BLOCK = re.compile(r"encoder\.blocks\.(\d{1,9})\.")
 LANDMARKS = (".q_tilde", ".k_tilde")
 
-Size = tuple[str, int]  # the field of the config that says it, and what it says
+Size = tuple[str, int]  # the field of the config that determines it, and its value
 
 
-class Claim(NamedTuple):
-    """What a header says of one tensor."""
+class TensorInfo(NamedTuple):
+    """The entry of one tensor in the header."""
 
     dtype: str
     shape: list[int]
@@ -37,18 +37,26 @@ class Claim(NamedTuple):
 def load(
     path: Path, config: ModelConfig, source: Path, device: torch.device | str
 ) -> tuple[dict[str, Tensor], torch.dtype]:
-    """The tensors of the model that `config`, read from `source`, describes, and the dtype to build it with.
+    """Read the tensors of a model.
 
-    The dtype is the weights' own; where they differ, the narrowest that holds them all.
+    Args:
+        path: The safetensors file.
+        config: The config of the model.
+        source: The file that the config was read from, for error messages.
+        device: Where to put the tensors.
+
+    Returns:
+        The tensors by name, and the dtype of the model: that of the weights or, if they differ, the narrowest dtype
+        that can represent all of them.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "pt", device=str(device)) as file:
-            claims = _claims(path)
-            dtype = _dtype(claims, path)
-            _check_claims(claims, config, f"{path} does not hold the weights of {source}")
-            tensors = {name: file.get_tensor(name) for name in claims}
+            header = _header(path)
+            dtype = _dtype(header, path)
+            _check_header(header, config, f"{path} does not match {source}")
+            tensors = {name: file.get_tensor(name) for name in header}
     except SafetensorError as error:
         raise ValueError(f"{path} cannot be read as a safetensors file: {error}") from error
     check_values(tensors, os.fspath(path))
@@ -56,16 +64,16 @@ def load(
 
 
 def fill(model: nn.Module, tensors: dict[str, Tensor], path: Path, source: Path) -> None:
-    """Give a model its weights; tensors that it has no place for are refused."""
+    """Load the tensors into a model. Tensors that the model does not have are errors."""
     if extra := tensors.keys() - model.state_dict().keys():
         raise ValueError(
-            f"{path} does not hold the weights of {source}: it has {listed(extra)}, which the config has no place for"
+            f"{path} does not match {source}: it has {listed(extra)}, which a model with this config lacks"
         )
     model.load_state_dict(tensors)
 
 
 def check_values(tensors: dict[str, Tensor], where: str) -> None:
-    """Refuse weights that no model computes with. Landmarks may be NaN, all of a block's: they are still to be set."""
+    """Raise if a weight is not finite, or a scale is not positive. Landmarks of a block may all be NaN: not yet set."""
     unset = {name for name, x in tensors.items() if name.endswith(LANDMARKS) and bool(x.isnan().all())}
     for name, x in tensors.items():
         if {name.replace("k_tilde", "q_tilde"), name.replace("q_tilde", "k_tilde")} <= unset:
@@ -73,11 +81,11 @@ def check_values(tensors: dict[str, Tensor], where: str) -> None:
         if not bool(x.isfinite().all()):
             raise ValueError(f"{where}: {name} has values that are NaN or infinite")
         if name.endswith("_scaler.scale") and not bool((x > 0).all()):
-            raise ValueError(f"{where}: {name} has a value of {float(x.min())}; every one must be greater than 0")
+            raise ValueError(f"{where}: {name} has a value of {float(x.min())}; all must be greater than 0")
 
 
 def shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[Size, ...]]]:
-    """Name and shape of every tensor that a StreamModel saves, without building it."""
+    """Yield the name and shape of every tensor that a `StreamModel` saves, without creating the model."""
     assert config.ff_dim is not None
     assert config.num_positions is not None
     width, inner = ("embed_dim", config.embed_dim), ("ff_dim", config.ff_dim)
@@ -113,8 +121,8 @@ def _norm(name: str, width: Size) -> Iterator[tuple[str, tuple[Size, ...]]]:
     yield from ((f"{name}.weight", (width,)), (f"{name}.bias", (width,)))
 
 
-def _claims(path: Path) -> dict[str, Claim]:
-    """The header of a file that safetensors has accepted, which lets a name be there twice."""
+def _header(path: Path) -> dict[str, TensorInfo]:
+    """Read the header of a file that safetensors has accepted; safetensors does not reject duplicate names."""
     with path.open("rb") as file:
         text = file.read(int.from_bytes(file.read(8), "little"))
     try:
@@ -122,29 +130,27 @@ def _claims(path: Path) -> dict[str, Claim]:
     except ValueError as error:
         raise ValueError(f"{path} has a header that cannot be read: {error}") from error
     header.pop("__metadata__", None)
-    return {name: Claim(said["dtype"], said["shape"]) for name, said in header.items()}
+    return {name: TensorInfo(entry["dtype"], entry["shape"]) for name, entry in header.items()}
 
 
-def _dtype(claims: dict[str, Claim], path: Path) -> torch.dtype:
-    for name, claim in claims.items():
-        if claim.dtype not in DTYPES:
-            raise ValueError(f"{path}: {name} is {claim.dtype}, but weights must be {', '.join(DTYPES)}")
-    return reduce(torch.promote_types, {DTYPES[claim.dtype] for claim in claims.values()} or {torch.float32})
+def _dtype(header: dict[str, TensorInfo], path: Path) -> torch.dtype:
+    for name, entry in header.items():
+        if entry.dtype not in DTYPES:
+            raise ValueError(f"{path}: {name} is {entry.dtype}, but weights must be {', '.join(DTYPES)}")
+    return reduce(torch.promote_types, {DTYPES[entry.dtype] for entry in header.values()} or {torch.float32})
 
 
-def _check_claims(claims: dict[str, Claim], config: ModelConfig, refusal: str) -> None:
-    """Refuse a file that lacks what the config needs; a model may have more than what is known here."""
-    there = {int(match[1]) for match in map(BLOCK.match, claims) if match}
-    for place in sorted(there ^ set(range(len(config.blocks)))):
-        has = "has" if place in there else "has no"
-        raise ValueError(f"{refusal}: config.layers is {config.layers}, but it {has} encoder.blocks.{place}.")
+def _check_header(header: dict[str, TensorInfo], config: ModelConfig, problem: str) -> None:
+    """Raise if a tensor is missing or has the wrong shape. A subclass of the model may have more tensors."""
+    blocks = {int(match[1]) for match in map(BLOCK.match, header) if match}
+    for place in sorted(blocks ^ set(range(len(config.blocks)))):
+        has = "has" if place in blocks else "has no"
+        raise ValueError(f"{problem}: config.layers is {config.layers}, but it {has} encoder.blocks.{place}.")
     needed = dict(shapes(config))
-    if missing := needed.keys() - claims:
-        raise ValueError(f"{refusal}: it lacks {listed(missing)}")
+    if missing := needed.keys() - header:
+        raise ValueError(f"{problem}: it lacks {listed(missing)}")
     for name, sizes in needed.items():
         shape = [size for _, size in sizes]
-        if claims[name].shape != shape:
+        if header[name].shape != shape:
             fields = ", ".join(field for field, _ in sizes)
-            raise ValueError(
-                f"{refusal}: {name} is {claims[name].shape} there, but the config needs {shape} ({fields})"
-            )
+            raise ValueError(f"{problem}: {name} is {header[name].shape}, but the config needs {shape} ({fields})")

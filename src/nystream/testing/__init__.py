@@ -1,6 +1,6 @@
-"""The contracts of the library, as suites of checks that anybody can run on what is theirs.
+"""Test suites for your own variants, modules and pool backends.
 
-ns.testing.check_stream_module(module)   anything with `forward`, `init_state`, `step` and `steps`
+ns.testing.check_stream_module(module)   any module with `forward`, `init_state`, `step` and `steps`
 ns.testing.check_stream_pool(model)      a pool of a model's streams, with any backend
 """
 

@@ -1,4 +1,4 @@
-"""What the checks of a contract share: a module, a stream to try it on, and how far two answers may be apart."""
+"""The test case of a contract suite: a module, an input stream and a tolerance."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.variants import Variant, register_variant, unregister
 from nystream.variants.record import load
 
-# Relative to the largest output. float64 rounding is 1e-16 and low-rank inverses are conditioned up to about 1e6;
-# float32's is 6e-8 and Newton–Schulz iterations lose up to three digits; half types have 8 or 11 bits a number.
+# Relative to the largest output. float64 rounds to 1e-16, and Γ has condition numbers up to about 1e6. float32 rounds
+# to 6e-8, and Newton–Schulz iterations lose up to three digits. Half-precision types have 8 or 11 significant bits.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 
 Reference = Callable[[Tensor], Tensor]
@@ -24,7 +24,7 @@ Reference = Callable[[Tensor], Tensor]
 
 @contextmanager
 def registered(variant: Variant | None = None, /, **fields: Any) -> Iterator[Variant]:
-    """`nystream.register_variant` for the length of a `with` block, so that a test leaves nothing behind."""
+    """Register a variant, as `nystream.register_variant` does, and remove it at the end of the `with` block."""
     record = register_variant(variant, **fields)
     try:
         yield record
@@ -35,10 +35,16 @@ def registered(variant: Variant | None = None, /, **fields: Any) -> Iterator[Var
 def reference_outputs(
     attn: MultiheadAttention, x: Tensor, key: Tensor | None = None, times: Iterable[int] | None = None
 ) -> Tensor:
-    """What the float64 reference says about the stream x [B, T, E], after the output projection.
+    """Compute the outputs of an attention for a stream x [B, T, E] with the variant's float64 reference.
 
-    [B, T, E] for single output; [B, T / r, n, E], the rows after every step, for the others. With `times`, only the
-    outputs of the steps that end at those.
+    Args:
+        attn: The attention, whose projections are applied in float64 too.
+        x: The stream, [B, T, E].
+        key: [B, T, E] for cross-attention.
+        times: Only the outputs of the steps that end at these tokens. Default: all steps.
+
+    Returns:
+        [B, T, E] for single-output variants; for the others [B, T / r, n, E], all rows after every step.
     """
     cfg, heads = attn.config, (attn.config.num_heads, attn.config.head_dim)
 
@@ -61,14 +67,14 @@ def reference_outputs(
     for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size) if times is None else times:
         out = linear(attn.out_proj, attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
         if not cfg.single:
-            void = torch.arange(cfg.window) < cfg.window - t
-            out = torch.where(void[:, None], 0.0, out)
+            empty = torch.arange(cfg.window) < cfg.window - t
+            out = torch.where(empty[:, None], 0.0, out)
         outs.append(out)
     return torch.cat(outs, 1) if cfg.single else torch.stack(outs, 1)
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference, relative to the largest expected number; infinite if anything is not finite."""
+    """Return the largest difference, relative to the largest expected value; infinity if a value is not finite."""
     if actual.shape != expected.shape:
         return float("inf")
     actual, expected = (x.detach().to("cpu", torch.float64) for x in (actual, expected))
@@ -80,10 +86,10 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 @dataclass
 class Case:
-    """A module and a stream to try it on."""
+    """A module and an input stream."""
 
     module: Any
-    x: Tensor  # [B, T, width], a bit more than three windows
+    x: Tensor  # [B, T, width], slightly more than three windows
     tolerance: float
     reference: Reference | None
     per_token: bool
@@ -97,11 +103,11 @@ class Case:
         return int(self.module.config.window)
 
     def group(self, x: Tensor, t: int) -> Tensor:
-        """The tokens of the step that ends at t, [B, width] where one comes at a time."""
+        """Return the input of the step that ends at token t, [B, r, width], or [B, width] if r = 1."""
         return x[:, t - 1] if self.r == 1 else x[:, t - self.r : t]
 
     def stream(self, x: Tensor, state: Any, inplace: bool = False) -> tuple[Tensor, Any]:
-        """`step` in a loop: all outputs, shaped as those of `reference_outputs`."""
+        """Call `step` in a loop, and return all outputs with the shape of `reference_outputs`, and the state."""
         outs = []
         for t in range(self.r, x.shape[1] + 1, self.r):
             y, state = self.module.step(self.group(x, t), state, **({"inplace": True} if inplace else {}))
@@ -110,30 +116,28 @@ class Case:
 
     @property
     def middle(self) -> int:
-        """A time at which the window is full and has moved on by a step."""
+        """A time one step after the window is first full."""
         return (self.n // self.r + 1) * self.r
 
     @cached_property
     def streamed(self) -> tuple[Tensor, Any]:
-        """The outputs of every step over x from a new state, and the state at `middle`; what most checks start from."""
+        """The outputs of all steps over x from a new state, and the state at `middle`, shared by most checks."""
         first, state = self.stream(self.x[:, : self.middle], self.module.init_state(self.x.shape[0]))
         rest, _ = self.stream(self.x[:, self.middle :], state)
         return torch.cat([first, rest], 1), state
 
     def outputs(self, start: int = 0, end: int | None = None) -> Tensor:
-        """Those of the steps over the tokens start to end of x."""
+        """Return the outputs of the steps over tokens start to end of x."""
         per = 1 if self.per_token else self.r
         return self.streamed[0][:, start // per : None if end is None else end // per]
 
     def last(self, outputs: Tensor, tokens: int) -> Tensor:
-        """Of the outputs of a stream, those that `steps` returns for its last `tokens` tokens."""
+        """Select from the outputs of a stream those that `steps` returns for its last `tokens` tokens."""
         return outputs[:, -tokens:] if self.per_token else outputs[:, -1]
 
-    def same(self, actual: Tensor, expected: Tensor, promise: str, factor: float = 1.0) -> None:
+    def same(self, actual: Tensor, expected: Tensor, promise: str) -> None:
         error = relative_error(actual, expected)
-        assert error <= self.tolerance * factor, (
-            f"{promise}: off by {error:.2e}, more than {self.tolerance * factor:.0e}"
-        )
+        assert error <= self.tolerance, f"{promise}: off by {error:.2e}, more than {self.tolerance:.0e}"
 
 
 def prepared(
@@ -144,7 +148,7 @@ def prepared(
     tolerance: float | None = None,
     reference: Reference | None = None,
 ) -> Case:
-    """The module with a stream to try it on; arguments as those of `check_stream_module`."""
+    """Create the test case for a module; the arguments are those of `check_stream_module`."""
     cfg = module.config
     weight = next(module.parameters())
     width = getattr(cfg, "input_dim", cfg.embed_dim) if input_dim is None else input_dim

@@ -1,9 +1,7 @@
-"""The contract of a stream module, as a suite of checks that anybody can run on theirs.
-
-    ns.testing.check_stream_module(module)
+"""The contract suite of stream modules.
 
 A stream module has `forward`, `init_state`, `step` and `steps` that agree, and a `config` with `window` and
-`update_size`. Every check raises AssertionError with the name of the promise that was broken.
+`update_size`. Every check raises AssertionError, with a message that names the broken promise.
 """
 
 from __future__ import annotations
@@ -23,49 +21,49 @@ from nystream.testing.case import Case, Reference, prepared
 
 
 def check_step_is_reference(case: Case) -> None:
-    """`step` gives what the reference gives, where there is one."""
+    """`step` equals the reference, if there is one."""
     if case.reference is None:
         return
-    case.same(case.outputs(), case.reference(case.x), "step gives what the reference gives")
+    case.same(case.outputs(), case.reference(case.x), "step equals the reference")
 
 
 def check_forward_is_step(case: Case) -> None:
-    """Over the first window, full or not, `forward` is the last step."""
+    """`forward` over the start of a stream, up to a full window, equals the last `step`."""
     lengths = sorted({case.r, max(case.n // 2 // case.r, 1) * case.r, case.n})
     for length in lengths:
         forward = case.module(case.x[:, :length])
         expected = case.last(case.outputs(end=length), case.r)
         if forward.dim() == 2:
             expected = expected[:, -1]
-        case.same(forward, expected, f"forward over {length} tokens is the step after them")
+        case.same(forward, expected, f"forward over {length} tokens equals the last step")
 
 
 def check_any_chunking(case: Case) -> None:
-    """However a stream is cut into steps and pieces, the outputs and what follows are the same."""
+    """`step` and `steps` give the same outputs and states for any division of a stream into chunks."""
     r, total = case.r, case.x.shape[1]
     groups = total // r
     for cuts in ([], [1], [groups // 3, groups // 3 + 1, 2 * groups // 3], list(range(0, groups, max(groups // 7, 1)))):
         edges = sorted({0, groups, *(c for c in cuts if 0 < c < groups)})
         state = case.module.init_state(case.x.shape[0])
         for index, (a, b) in enumerate(pairwise(edges)):
-            piece = case.x[:, a * r : b * r]
+            chunk = case.x[:, a * r : b * r]
             if index % 3 == 2:
-                out, state = case.stream(piece, state)
-                out = case.last(out, piece.shape[1])
+                out, state = case.stream(chunk, state)
+                out = case.last(out, chunk.shape[1])
             else:
-                out, state = case.module.steps(piece, state)
-            case.same(out, case.last(case.outputs(end=b * r), piece.shape[1]), f"chunks {edges}")
+                out, state = case.module.steps(chunk, state)
+            case.same(out, case.last(case.outputs(end=b * r), chunk.shape[1]), f"chunks {edges}")
 
 
 def check_receptive_field(case: Case) -> None:
-    """An output depends on no more tokens than `receptive_field` says, where a module says it."""
+    """An output depends on at most `receptive_field` tokens, if the module declares it."""
     reach = getattr(case.module, "receptive_field", None)
     if reach is None:
         return
-    # The first tokens are those that live the longest: they open a segment of the window.
+    # The first tokens have the longest influence, because they start a segment of the window.
     changed = case.x.clone()
     changed[:, : case.r] = case.x[:, -case.r :]
-    later = -(-(reach + case.r) // case.r) - 1  # steps whose outputs may depend on what was changed
+    later = -(-(reach + case.r) // case.r) - 1  # number of steps that may depend on the changed tokens
     outputs, _ = case.stream(changed, case.module.init_state(changed.shape[0]))
     case.same(
         outputs[:, later * (case.r if case.per_token else 1) :],
@@ -75,17 +73,17 @@ def check_receptive_field(case: Case) -> None:
 
 
 def check_rows_are_independent(case: Case) -> None:
-    """Rows of a batch at different phases, beside anything, are as if they were alone."""
+    """Each row of a batch gives the same outputs as alone, whatever the phases of the rows."""
     module, x, r = case.module, case.x, case.r
-    ahead = (r, (case.n // r // 2 + 1) * r, 0)
+    phases = (r, (case.n // r // 2 + 1) * r, 0)
     alone, joined = [], []
-    for row, skip in enumerate(ahead):
+    for row, skip in enumerate(phases):
         state = module.init_state(1)
         if skip:
             _, state = case.stream(x[row % x.shape[0]][None, :skip], state)
         joined.append(state)
         alone.append(case.stream(x[row % x.shape[0]][None, skip : skip + 2 * case.n], state)[0])
-    together = torch.stack([x[row % x.shape[0], skip : skip + 2 * case.n] for row, skip in enumerate(ahead)])
+    together = torch.stack([x[row % x.shape[0], skip : skip + 2 * case.n] for row, skip in enumerate(phases)])
     state = states.stack(joined)
     case.same(case.stream(together, state)[0], torch.cat(alone), "step: rows at different phases")
     out, _ = module.steps(together, state)
@@ -93,7 +91,7 @@ def check_rows_are_independent(case: Case) -> None:
 
 
 def check_nan_stays_in_its_row(case: Case) -> None:
-    """A row that holds a NaN leaves the others as they were."""
+    """A NaN in one row does not affect the other rows."""
     x, state = case.x[:, : 2 * case.n], case.module.init_state(case.x.shape[0])
     expected = case.outputs(end=x.shape[1])
     spoiled = x.clone()
@@ -104,93 +102,92 @@ def check_nan_stays_in_its_row(case: Case) -> None:
 
 
 def check_degenerate_rows(case: Case) -> None:
-    """A row whose landmarks are all alike raises nothing, is right, and leaves the others as they were."""
+    """A row with identical landmarks, whose Γ is singular, is correct and does not affect the other rows."""
     x, start = case.x[:, : 2 * case.n], case.module.init_state(case.x.shape[0])
-    beside = case.outputs(end=x.shape[1])
+    unchanged = case.outputs(end=x.shape[1])
     first, second = x[1, :1], x[1, -1:]
     levels = (torch.arange(x.shape[1], device=x.device) // 2 % 2 == 0)[:, None]
-    for what, row in {
+    for name, row in {
         "a constant row": first.expand_as(x[1]),
-        "a row of two levels": torch.where(levels, first, second),
+        "a row with two levels": torch.where(levels, first, second),
         "a nearly constant row": first + 1e-5 * x[1],
     }.items():
-        dull = x.clone()
-        dull[1] = row
-        outputs, _ = case.stream(dull, start)
+        degenerate = x.clone()
+        degenerate[1] = row
+        outputs, _ = case.stream(degenerate, start)
         if case.reference is not None:
-            case.same(outputs, case.reference(dull), f"step: {what}")
-        case.same(outputs[::2], beside[::2], f"step: rows beside {what}")
-        case.same(case.module.steps(dull, start)[0], case.last(outputs, x.shape[1]), f"steps: {what}")
+            case.same(outputs, case.reference(degenerate), f"step: {name}")
+        case.same(outputs[::2], unchanged[::2], f"step: rows beside {name}")
+        case.same(case.module.steps(degenerate, start)[0], case.last(outputs, x.shape[1]), f"steps: {name}")
 
 
 def check_weights_are_current(case: Case) -> None:
-    """Outputs follow from the weights as they are, however they were written: nothing that is derived goes stale."""
+    """Outputs depend on the current weights, however they were changed: no cached value is stale."""
     window = case.x[:, : case.n]
-    for how in ("in place", "through .data", "in inference mode", "as one vector"):
+    for method in ("in place", "through .data", "in inference mode", "as one vector"):
         for copied in (False, True):
             module = copy.deepcopy(case.module)
-            module(window)  # whatever is kept is kept now
-            _write(module, how)
+            module(window)  # fills any cache
+            _change_weights(module, method)
             if copied:
                 module = copy.deepcopy(module)
             fresh = copy.deepcopy(case.module)
             fresh.load_state_dict(module.state_dict())
-            after = " and then copied" if copied else ""
-            case.same(module(window), fresh(window), f"forward: weights that were written {how}{after}")
+            after = ", then copied" if copied else ""
+            case.same(module(window), fresh(window), f"forward: weights changed {method}{after}")
 
 
-def _write(module: Any, how: str) -> None:
-    """Change every weight, and every buffer that is saved."""
-    saved = module.state_dict(keep_vars=True)
-    tensors = [x for x in saved.values() if x.is_floating_point()]
-    if how == "as one vector":
+def _change_weights(module: Any, method: str) -> None:
+    """Change every parameter and every persistent buffer."""
+    if method == "as one vector":
         vector = torch.nn.utils.parameters_to_vector(module.parameters())
         torch.nn.utils.vector_to_parameters(1.25 * vector, module.parameters())
-    else:
-        with torch.inference_mode(how == "in inference mode"), torch.no_grad():
-            for x in tensors:
-                (x.data if how == "through .data" else x).mul_(1.25)
+        return
+    with torch.inference_mode(method == "in inference mode"), torch.no_grad():
+        for x in module.state_dict(keep_vars=True).values():
+            if x.is_floating_point():
+                (x.data if method == "through .data" else x).mul_(1.25)
 
 
 def check_step_is_pure(case: Case) -> None:
-    """The old state still works after a step, and an in-place step gives the same numbers in the same memory."""
+    """`step` does not modify its state; in place, it gives the same outputs and reuses the same memory."""
     module, rest = case.module, case.x[:, case.middle :]
     first, state = case.outputs(case.middle), case.streamed[1]
-    kept = states.clone(state)
+    copied = states.clone(state)
     second, _ = case.stream(rest, state)
     module.steps(rest, state)
-    for (name, leaf), (_, before) in zip(states.named_leaves(state), states.named_leaves(kept), strict=True):
+    for (name, leaf), (_, before) in zip(states.named_leaves(state), states.named_leaves(copied), strict=True):
         assert torch.equal(leaf.nan_to_num(), before.nan_to_num()), f"step and steps are pure: state.{name} has changed"
     assert torch.equal(first, second), "step is pure: the same state gives the same outputs again"
-    places = [leaf.data_ptr() for _, leaf in states.named_leaves(kept)]
-    third, used = case.stream(rest, kept, inplace=True)
-    assert torch.equal(first, third), "step(inplace=True) gives the same numbers"
-    moved = [leaf.data_ptr() for _, leaf in states.named_leaves(used)] != places
-    assert not moved, "step(inplace=True) writes into the state it was given"
+    addresses = [leaf.data_ptr() for _, leaf in states.named_leaves(copied)]
+    third, used = case.stream(rest, copied, inplace=True)
+    assert torch.equal(first, third), "step(inplace=True) gives the same outputs"
+    moved = [leaf.data_ptr() for _, leaf in states.named_leaves(used)] != addresses
+    assert not moved, "step(inplace=True) overwrites the given state"
 
 
 def check_reset(case: Case) -> None:
-    """Some rows begin again; the others go on."""
+    """Resetting rows of a state starts new streams there, and does not affect the other rows."""
     module, rest = case.module, case.x[:, case.middle :]
     out, _ = case.stream(rest, states.reset(case.streamed[1], [1], module.init_state(1)))
     expected = case.outputs(case.middle)
     fresh, _ = case.stream(rest[1:2], module.init_state(1))
-    case.same(out[1:2], fresh, "a row that was reset is as new")
-    case.same(out[[0, 2]], expected[[0, 2]], "rows that were not reset go on")
+    case.same(out[1:2], fresh, "a reset row is a new stream")
+    case.same(out[[0, 2]], expected[[0, 2]], "the other rows continue")
 
 
 def check_save_and_resume(case: Case) -> None:
-    """A state goes through a file in the middle of a segment, bit by bit."""
+    """A state that is saved and loaded in the middle of a segment gives identical outputs."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state.safetensors"
         states.save_state(path, case.streamed[1], case.module)
         loaded = states.load_state(path, case.module)
     resumed, _ = case.stream(case.x[:, case.middle :], loaded)
-    assert torch.equal(resumed, case.outputs(case.middle)), "a state that was saved and loaded goes on exactly"
+    assert torch.equal(resumed, case.outputs(case.middle)), "a state that was saved and loaded continues exactly"
 
 
 def check_lengths_and_resets(case: Case) -> None:
-    """Ragged rows, and streams laid end to end, are as separate streams."""
+    """`steps` with rows of different lengths, or with concatenated streams, equals separate streams."""
     module, x, r = case.module, case.x, case.r
     batch, total = x.shape[0], x.shape[1]
     _, state = case.stream(x[:, :r], module.init_state(batch))
@@ -212,45 +209,42 @@ def check_lengths_and_resets(case: Case) -> None:
 
 
 def _same_state(case: Case, state: Any, other: Any, promise: str) -> None:
-    """The same follows from both, which go on side by side: rows know nothing of each other."""
+    """Both states give the same outputs from here on. They are run as rows of one batch, to save time."""
     outputs, _ = case.stream(torch.cat([case.x, case.x]), states.stack([state, other]))
-    one, two = outputs.chunk(2)
-    case.same(one, two, promise)
+    first, second = outputs.chunk(2)
+    case.same(first, second, promise)
 
 
 def _check_resets(case: Case, state: Any) -> None:
     module, x, r = case.module, case.x, case.r
     groups = x.shape[1] // r
-    for openings in ([0], [groups // 4, groups // 4 + 1], [1, groups // 2, groups - 1]):
-        opens = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+    for starts in ([0], [groups // 4, groups // 4 + 1], [1, groups // 2, groups - 1]):
+        reset = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
         for row in range(x.shape[0]):
-            for opening in openings[: row + 1]:
-                opens[row, min(opening, groups - 1) * r] = True
-        out, after = module.steps(x, state, reset=opens)
-        edges = sorted({0, x.shape[1], *opens.nonzero()[:, 1].tolist()})
-        pieces, end = [], state
+            for start in starts[: row + 1]:
+                reset[row, min(start, groups - 1) * r] = True
+        out, after = module.steps(x, state, reset=reset)
+        edges = sorted({0, x.shape[1], *reset.nonzero()[:, 1].tolist()})
+        outputs, end = [], state
         for a, b in pairwise(edges):
-            # `check_reset` has seen that a row is as new, and no other has changed.
-            end = states.reset(end, opens[:, a], module.init_state(1))
+            end = states.reset(end, reset[:, a], module.init_state(1))  # tested by `check_reset`
             y, end = case.stream(x[:, a:b], end)
-            pieces.append(y)
-        case.same(out, case.last(torch.cat(pieces, 1), x.shape[1]), "steps(reset=): as separate streams")
+            outputs.append(y)
+        case.same(out, case.last(torch.cat(outputs, 1), x.shape[1]), "steps(reset=): as separate streams")
         _same_state(case, after, end, "steps(reset=): the state after separate streams")
 
 
 def check_gradients(case: Case) -> None:
-    """Gradients of `steps` and `forward` are those of the reference, or of a loop over `step`."""
+    """Gradients of `steps` and `forward` equal those of the reference, or else of `step` in a loop."""
     x = case.x[:, : (2 * case.n // case.r + 1) * case.r].clone().requires_grad_()
-    given = [x, *(p for p in case.module.parameters() if p.requires_grad)]
+    leaves = [x, *(p for p in case.module.parameters() if p.requires_grad)]
     state = case.module.init_state(x.shape[0])
 
     def gradients(outputs: Tensor) -> Iterable[Tensor]:
         weight = torch.linspace(-1, 1, outputs.numel(), dtype=outputs.dtype, device=outputs.device)
         loss = (outputs * weight.reshape(outputs.shape)).sum()
-        return [
-            torch.zeros_like(p) if g is None else g
-            for p, g in zip(given, torch.autograd.grad(loss, given, allow_unused=True, retain_graph=True), strict=True)
-        ]
+        grads = torch.autograd.grad(loss, leaves, allow_unused=True, retain_graph=True)
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(leaves, grads, strict=True)]
 
     loop = case.reference(x) if case.reference else case.stream(x, state)[0]
     scale = max(float(g.abs().max()) for g in gradients(case.last(loop, x.shape[1])))
@@ -262,20 +256,20 @@ def check_gradients(case: Case) -> None:
     for name, actual, expected in pairs:
         for ours, theirs in zip(gradients(actual), gradients(expected.to(actual)), strict=True):
             error = float((ours - theirs).abs().max()) / scale
-            # A gradient sums over tokens and rows: a digit more than an output is lost.
+            # A gradient is a sum over tokens and rows, which loses a digit more than an output.
             assert error <= 10 * case.tolerance, f"gradients of {name}: off by {error:.2e} of the largest"
 
 
 def check_dtypes(case: Case) -> None:
-    """Outputs have the dtype of the input; sums are kept in float32 at least; counts are whole numbers."""
+    """Outputs have the dtype of the input, accumulators are at least float32, and the token count is int64."""
     state = case.module.init_state(2)
     out, state = case.module.step(case.group(case.x[:2], case.r), state)
     assert out.dtype == case.x.dtype, f"step keeps the dtype of x: {out.dtype}"
     assert case.module.steps(case.x[:2], state)[0].dtype == case.x.dtype, "steps keeps the dtype of x"
     for name, leaf in states.named_leaves(state):
-        short = leaf.dtype in (torch.float16, torch.bfloat16)
-        held = name.rsplit(".", 1)[-1]
-        assert not short or held in ("ring_input", "ring_query", "ring_key", "ring_value"), (
+        half = leaf.dtype in (torch.float16, torch.bfloat16)
+        field = name.rsplit(".", 1)[-1]
+        assert not half or field in ("ring_input", "ring_query", "ring_key", "ring_value"), (
             f"state.{name} is an accumulator in {leaf.dtype}"
         )
     assert state.time.dtype == torch.int64, f"state.time is {state.time.dtype}"
@@ -309,16 +303,17 @@ def check_stream_module(
     reference: Reference | None = None,
     gradients: bool = True,
 ) -> None:
-    """Run every check of the contract on a stream module.
+    """Run the contract suite on a stream module. Raises AssertionError if a check fails.
 
     Args:
-        module: an `nn.Module` with `forward`, `init_state`, `step`, `steps` and a `config`.
-        input_dim: width of a token; `config.input_dim`, or else `config.embed_dim`, unless told.
-        tokens: length of the stream that is tried; a bit more than three windows unless told.
-        seed: of that stream.
-        tolerance: largest error, relative to the largest output; by dtype unless told.
-        reference: a stream [B, T, width] to all its outputs; known for `MultiheadAttention`.
-        gradients: whether gradients are checked too.
+        module: An `nn.Module` with `forward`, `init_state`, `step`, `steps` and a `config`.
+        input_dim: Width of a token. Default: `config.input_dim`, or else `config.embed_dim`.
+        tokens: Length of the test stream. Default: slightly more than three windows.
+        seed: Seed of the test stream.
+        tolerance: Largest error, relative to the largest output. Default: depends on the dtype.
+        reference: A function from a stream [B, T, width] to all its outputs. Default: the reference of the variant, for
+            a `MultiheadAttention`.
+        gradients: Whether to check gradients.
 
     Example:
         >>> import nystream as ns

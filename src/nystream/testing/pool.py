@@ -1,9 +1,7 @@
-"""The contract of a pool: it is the model's `step`, many times over.
+"""The contract suite of stream pools: every stream gives the outputs of the model's `step`.
 
-    ns.testing.check_stream_pool(model, backend="numba")
-
-Behind the face of a stream module a pool passes the suite of `module`, but for `NOT_FOR_POOLS`. Then it keeps promises
-of its own: streams that know nothing of each other, refused input that leaves no trace, snapshots that go anywhere.
+A pool, wrapped as a stream module, passes the suite of `module`, except for `NOT_FOR_POOLS`. The checks here are those
+of a pool itself: streams are independent, rejected input has no effect, and snapshots work everywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from nystream.testing.case import Case, prepared
 
 
 class PoolModule:
-    """A pool as a stream module: a step restores the state's rows as streams, pushes, and takes snapshots of them."""
+    """A pool as a stream module: a step restores the rows of the state as streams, pushes, and takes snapshots."""
 
     def __init__(self, model: Any, pool: StreamPool) -> None:
         self.model, self.pool, self.config = model, pool, model.config
@@ -49,12 +47,12 @@ class PoolModule:
         new = states.stack([states.unpack(blob, self.model, like=self.like) for blob in blobs])
         for sid in sids:
             self.pool.close(sid)
-        return y, states.map_state(lambda held, leaf: held.copy_(leaf), state, new) if inplace else new
+        return y, states.map_state(lambda old, leaf: old.copy_(leaf), state, new) if inplace else new
 
 
 @dataclass
 class PoolCase:
-    """A model, a backend, and streams to try them on."""
+    """A model, a backend and input streams."""
 
     model: Any
     backend: str
@@ -64,17 +62,17 @@ class PoolCase:
         return StreamPool(self.model, capacity, self.backend)
 
     def alone(self, row: int, groups: int | None = None) -> Tensor:
-        """What `model.step` alone says about a stream: [groups, output_dim], or [groups, r, output_dim]."""
+        """Return the outputs of `model.step` for a stream: [groups, output_dim], or [groups, r, output_dim]."""
         x = self.case.x[row : row + 1, : None if groups is None else groups * self.r]
         y, _ = self.case.stream(x, self.model.init_state(1))
         return y[0] if self.r == 1 else y[0].unflatten(0, (-1, self.r))
 
     def token(self, row: int, group: int) -> Tensor:
-        """What is pushed into a stream that has had `group` pushes."""
+        """Return the input of push number `group`, counted from 0, of a stream."""
         return self.case.group(self.case.x, (group + 1) * self.r)[row]
 
     def feed(self, pool: StreamPool, sid: int, row: int, start: int, end: int) -> Tensor:
-        """Push some groups of a stream, one after the other."""
+        """Push groups start to end of a stream one by one, and return the outputs."""
         return torch.stack([torch.from_numpy(pool.push(sid, self.token(row, g))) for g in range(start, end)])
 
     @property
@@ -87,15 +85,15 @@ class PoolCase:
 
     @property
     def window(self) -> int:
-        """In groups."""
+        """The window in groups of r tokens."""
         return self.case.n // self.r
 
 
 def check_streams_interleave(case: PoolCase) -> None:
-    """Streams at different phases, pushed by turns, alone and together, are as `model.step` alone."""
+    """Streams at different phases, pushed in turn, alone and together, give the outputs of `model.step`."""
     pool = case.pool(capacity=1)
     rows = range(case.case.x.shape[0])
-    late = {row: row * (case.window // 2 + 1) for row in rows}  # how many rounds before a stream opens
+    late = {row: row * (case.window // 2 + 1) for row in rows}  # the turn in which a stream is opened
     sids: dict[int, int] = {}
     outs: dict[int, list[Tensor]] = {row: [] for row in rows}
     for turn in range(case.groups):
@@ -116,11 +114,11 @@ def check_streams_interleave(case: PoolCase) -> None:
         count = len(outs[row])
         assert pool.time(sid) == count * case.r, f"time: stream {sid} is at {pool.time(sid)}, not {count * case.r}"
         if count:
-            case.case.same(torch.stack(outs[row]), case.alone(row, count), "streams by turns are as they are alone")
+            case.case.same(torch.stack(outs[row]), case.alone(row, count), "interleaved streams equal model.step")
 
 
 def check_push_is_push_many(case: PoolCase) -> None:
-    """Together or one by one, in any order of ids: the same numbers, in the order of the ids."""
+    """`push_many` gives the outputs of `push`, in the order of the ids."""
     one, many, other = case.pool(), case.pool(), case.pool()
     sids = [[pool.open() for _ in range(3)] for pool in (one, many, other)]
     for group in range(case.groups):
@@ -128,12 +126,12 @@ def check_push_is_push_many(case: PoolCase) -> None:
         expected = np.stack([one.push(sid, token) for sid, token in zip(sids[0], tokens, strict=True)])
         together = many.push_many(sids[1], tokens)
         turned = other.push_many(np.array(sids[2])[[2, 0, 1]], tokens[[2, 0, 1]])
-        for y, what in ((together, "push_many is push"), (turned[[1, 2, 0]], "the order of sids does not matter")):
-            case.case.same(torch.from_numpy(y), torch.from_numpy(expected), what)
+        for y, promise in ((together, "push_many equals push"), (turned[[1, 2, 0]], "the order of ids is irrelevant")):
+            case.case.same(torch.from_numpy(y), torch.from_numpy(expected), promise)
 
 
 def check_slots_leave_no_trace(case: PoolCase) -> None:
-    """A stream that is reset, or opened where another was closed, is as new; its neighbours go on."""
+    """A stream that is reset, or opened in the slot of a closed one, starts from scratch; others are not affected."""
     pool, length = case.pool(), case.window + 2
     fresh = case.pool()
     blank = fresh.snapshot(fresh.open())
@@ -141,14 +139,14 @@ def check_slots_leave_no_trace(case: PoolCase) -> None:
     case.feed(pool, a, 0, 0, length)
     case.feed(pool, b, 1, 0, length)
     pool.reset(a)
-    assert pool.snapshot(a) == blank, "reset: the stream is as new"
+    assert pool.snapshot(a) == blank, "reset: the stream starts from scratch"
     pool.close(a)
     c = pool.open()
-    assert c not in (a, b), f"open: id {c} was given out before"
-    assert pool.snapshot(c) == blank, "open: a stream where another was closed is as new"
-    case.case.same(case.feed(pool, c, 2, 0, length), case.alone(2, length), "a stream where another was closed")
+    assert c not in (a, b), f"open: id {c} was used before"
+    assert pool.snapshot(c) == blank, "open: a stream in the slot of a closed one starts from scratch"
+    case.case.same(case.feed(pool, c, 2, 0, length), case.alone(2, length), "a stream in the slot of a closed one")
     rest = case.feed(pool, b, 1, length, case.groups)
-    case.case.same(rest, case.alone(1)[length:], "what happens to others changes nothing")
+    case.case.same(rest, case.alone(1)[length:], "other streams do not affect a stream")
     assert pool.ids == (b, c), f"ids: {pool.ids} instead of {(b, c)}"
     assert len(pool) == 2, f"len: {len(pool)} instead of 2"
     assert a not in pool, "in: a closed stream is not in the pool"
@@ -156,7 +154,7 @@ def check_slots_leave_no_trace(case: PoolCase) -> None:
 
 
 def check_growth(case: PoolCase) -> None:
-    """A pool that grows leaves the streams it has as they are."""
+    """Growing does not affect existing streams."""
     pool, length = case.pool(capacity=1), case.window + 1
     first = pool.open()
     case.feed(pool, first, 0, 0, length)
@@ -165,12 +163,12 @@ def check_growth(case: PoolCase) -> None:
     assert pool.capacity >= 9, f"capacity: {pool.capacity} with 9 streams open"
     assert pool.snapshot(first) == before, "growth: a stream has changed"
     rest = case.feed(pool, first, 0, length, case.groups)
-    case.case.same(rest, case.alone(0)[length:], "growth: a stream goes on")
-    case.case.same(case.feed(pool, sids[-1], 1, 0, 2), case.alone(1, 2), "growth: new streams are as new")
+    case.case.same(rest, case.alone(0)[length:], "growth: a stream continues")
+    case.case.same(case.feed(pool, sids[-1], 1, 0, 2), case.alone(1, 2), "growth: new streams start from scratch")
 
 
 def check_refusals(case: PoolCase) -> None:
-    """What cannot be taken raises, and leaves every stream as it was, to the bit."""
+    """Invalid input raises an error, and does not change the state of any stream."""
     pool = case.pool()
     a, b, closed = pool.open(), pool.open(), pool.open()
     pool.close(closed)
@@ -179,10 +177,10 @@ def check_refusals(case: PoolCase) -> None:
     before = [pool.snapshot(sid) for sid in (a, b)]
     good = case.token(0, 0)
     pair = torch.stack([good, good])
-    bad: dict[str, Callable[[], object]] = {
+    invalid: dict[str, Callable[[], object]] = {
         "an unknown id": lambda: pool.push(b + 99, good),
         "a closed id": lambda: pool.push(closed, good),
-        "an id that is no integer": lambda: pool.push("0", good),  # type: ignore[arg-type]
+        "an id that is not an integer": lambda: pool.push("0", good),  # type: ignore[arg-type]
         "a wrong width": lambda: pool.push(a, good[..., :-1]),
         "a wrong rank": lambda: pool.push(a, pair),
         "complex numbers": lambda: pool.push(a, good.to(torch.complex64)),
@@ -196,24 +194,24 @@ def check_refusals(case: PoolCase) -> None:
         for place in (0, good.numel() - 1):
             spoiled = good.clone()
             spoiled.view(-1)[place] = value
-            bad[f"{value} at {place}"] = lambda x=spoiled: pool.push(a, x)  # type: ignore[misc]
-            bad[f"{value} at {place} of one stream of two"] = lambda x=spoiled: pool.push_many(  # type: ignore[misc]
+            invalid[f"{value} at {place}"] = lambda x=spoiled: pool.push(a, x)  # type: ignore[misc]
+            invalid[f"{value} at {place} of one stream of two"] = lambda x=spoiled: pool.push_many(  # type: ignore[misc]
                 [a, b], torch.stack([good, x])
             )
-    for what, call in bad.items():
+    for name, call in invalid.items():
         try:
             call()
         except (TypeError, ValueError):
             pass
         else:
-            raise AssertionError(f"{what}: it was not refused")
-        assert [pool.snapshot(sid) for sid in (a, b)] == before, f"{what}: it was refused, but a stream has changed"
-    assert pool.ids == (a, b), "refused: the streams are not those that were open"
-    case.case.same(case.feed(pool, b, 1, 1, 3), case.alone(1, 3)[1:], "after refusals a stream goes on")
+            raise AssertionError(f"{name}: no error was raised")
+        assert [pool.snapshot(sid) for sid in (a, b)] == before, f"{name}: an error, but a stream has changed"
+    assert pool.ids == (a, b), "after errors, the same streams are open"
+    case.case.same(case.feed(pool, b, 1, 1, 3), case.alone(1, 3)[1:], "after errors, a stream continues")
 
 
 def check_snapshots(case: PoolCase) -> None:
-    """From a snapshot a stream goes on, in this pool, in another, and with every backend that can run the model."""
+    """A stream continues from a snapshot in the same pool, in another, and with every supported backend."""
     pool = case.pool()
     for length in (0, 1, case.window // 2 + 1, case.window + 1):
         sid = pool.open()
@@ -224,21 +222,21 @@ def check_snapshots(case: PoolCase) -> None:
         assert pool.time(again) == length * case.r, f"restore: time is {pool.time(again)}, not {length * case.r}"
         end = min(length + case.window + 2, case.groups)
         expected = case.alone(0, end)[length:]
-        case.case.same(case.feed(pool, again, 0, length, end), expected, "a stream that was restored goes on")
-        assert pool.snapshot(sid) == blob, "restore: the stream that the snapshot is of has changed"
-        for name in _able(case.model):
+        case.case.same(case.feed(pool, again, 0, length, end), expected, "a restored stream continues")
+        assert pool.snapshot(sid) == blob, "restore: the original stream has changed"
+        for name in _supported_backends(case.model):
             other = StreamPool(case.model, 1, name)
             moved = case.feed(other, other.restore(blob), 0, length, end)
-            case.case.same(moved, expected, f"a snapshot of {pool.backend!r} goes on with {name!r}")
+            case.case.same(moved, expected, f"a snapshot of {pool.backend!r} continues with {name!r}")
             theirs = other.open()
             if length:
                 case.feed(other, theirs, 0, 0, length)
             moved = case.feed(pool, pool.restore(other.snapshot(theirs)), 0, length, end)
-            case.case.same(moved, expected, f"a snapshot of {name!r} goes on with {pool.backend!r}")
+            case.case.same(moved, expected, f"a snapshot of {name!r} continues with {pool.backend!r}")
 
 
 def check_hostile_snapshots(case: PoolCase) -> None:
-    """A snapshot at a time that no stream can reach is refused, though its checksum is right; the pool goes on."""
+    """A snapshot with an impossible token count is rejected even if its checksum is right, without any effect."""
     pool, length = case.pool(), case.window + 1
     sid = pool.open()
     case.feed(pool, sid, 0, 0, length)
@@ -252,17 +250,16 @@ def check_hostile_snapshots(case: PoolCase) -> None:
         except ValueError:
             pass
         else:
-            raise AssertionError(f"a snapshot with {changed}: it was not refused")
-        assert pool.ids == (sid,), f"a snapshot with {changed}: it was refused, but the streams are {pool.ids}"
-        assert pool.snapshot(sid) == blob, f"a snapshot with {changed}: it was refused, but a stream has changed"
-    assert pool.time(pool.restore(_tampered(blob, {}))) == now, "a snapshot that was written again is as it was"
-    case.case.same(
-        case.feed(pool, sid, 0, length, case.groups), case.alone(0)[length:], "after hostile snapshots a stream goes on"
-    )
+            raise AssertionError(f"a snapshot with {changed}: no error was raised")
+        assert pool.ids == (sid,), f"a snapshot with {changed}: it was rejected, but the streams are {pool.ids}"
+        assert pool.snapshot(sid) == blob, f"a snapshot with {changed}: it was rejected, but a stream has changed"
+    assert pool.time(pool.restore(_tampered(blob, {}))) == now, "a snapshot that was rewritten unchanged is accepted"
+    rest = case.feed(pool, sid, 0, length, case.groups)
+    case.case.same(rest, case.alone(0)[length:], "after hostile snapshots, a stream continues")
 
 
 def check_extremes_stay_in_their_stream(case: PoolCase) -> None:
-    """Tokens that are finite, and extreme, break no other stream, whether it lies next to theirs or not."""
+    """Extreme finite tokens do not affect other streams, whether or not they are adjacent in memory."""
     weight = next(case.model.parameters())
     for value in (0.0, 1.0, torch.finfo(weight.dtype).max / 2):
         pool = case.pool()
@@ -270,7 +267,7 @@ def check_extremes_stay_in_their_stream(case: PoolCase) -> None:
         token = torch.full_like(case.token(0, 0), value)
         outs: dict[int, list[Tensor]] = {near: [], far: []}
         for group in range(2 * case.window + 1):
-            together = [far, extreme, near] if group % 2 else [far, extreme]  # with and without the one in between
+            together = [far, extreme, near] if group % 2 else [far, extreme]  # with and without the one between them
             rows = [token if sid == extreme else case.token(sid, group) for sid in together]
             answers = dict(zip(together, pool.push_many(together, torch.stack(rows)), strict=True))
             if near not in answers:
@@ -279,11 +276,11 @@ def check_extremes_stay_in_their_stream(case: PoolCase) -> None:
                 out.append(torch.from_numpy(answers[sid]))
         for sid, out in outs.items():
             expected = case.alone(sid, 2 * case.window + 1)
-            case.case.same(torch.stack(out), expected, f"beside a stream of {value:g} another is as it is alone")
+            case.case.same(torch.stack(out), expected, f"a stream of {value:g} does not affect other streams")
 
 
 def check_the_pool_has_its_own_copy(case: PoolCase) -> None:
-    """What happens to the model afterwards does not reach the pool, nor what happens to arrays it was given or gave."""
+    """Changing the model, an input array or an output array afterwards does not affect the pool."""
     model = copy.deepcopy(case.model)
     pool = StreamPool(model, 1, case.backend)
     sid = pool.open()
@@ -296,7 +293,7 @@ def check_the_pool_has_its_own_copy(case: PoolCase) -> None:
         y = pool.push(sid, token)
         outs.append(torch.from_numpy(y.copy()))
         token[:], y[:] = 0, 0
-    case.case.same(torch.stack(outs), case.alone(0, case.window + 1), "the pool has its own copy of everything")
+    case.case.same(torch.stack(outs), case.alone(0, case.window + 1), "the pool has its own copy of all data")
 
 
 POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
@@ -311,8 +308,8 @@ POOL_CHECKS: tuple[Callable[[PoolCase], None], ...] = (
     check_the_pool_has_its_own_copy,
 )
 
-# A pool records no graph, refuses what is not finite, has weights of its own, and no `steps`: with lengths and resets,
-# the model's own would be compared with its own `step`, as `check_stream_module` does.
+# A pool records no graph, rejects values that are not finite, and has its own copy of the weights. It has no `steps`,
+# so lengths and resets would compare the model with itself, as `check_stream_module` does.
 NOT_FOR_POOLS = (
     modules.check_gradients,
     modules.check_lengths_and_resets,
@@ -324,14 +321,14 @@ NOT_FOR_POOLS = (
 def check_stream_pool(
     model: Any, backend: str = "auto", tolerance: float | None = None, *, tokens: int | None = None, seed: int = 0
 ) -> None:
-    """Run every check of the contract on a pool of `model`.
+    """Run the contract suite on a pool of `model`. Raises AssertionError if a check fails.
 
     Args:
-        model: what a `StreamPool` takes.
-        backend: that of the pool.
-        tolerance: largest error, relative to the largest output; by dtype unless told.
-        tokens: length of the streams that are tried; a bit more than three windows unless told.
-        seed: of those streams.
+        model: The model of the pool.
+        backend: The backend of the pool.
+        tolerance: Largest error, relative to the largest output. Default: depends on the dtype.
+        tokens: Length of the test streams. Default: slightly more than three windows.
+        seed: Seed of the test streams.
 
     Example:
         >>> import nystream as ns
@@ -347,23 +344,23 @@ def check_stream_pool(
         for check in modules.CHECKS:
             if check not in NOT_FOR_POOLS:
                 check(case)
-        plain = PoolCase(model, backend, alone)
-        for promise in POOL_CHECKS:
-            promise(plain)
+        pool_case = PoolCase(model, backend, alone)
+        for pool_check in POOL_CHECKS:
+            pool_check(pool_case)
 
 
 def _tampered(blob: bytes, changed: dict[str, int]) -> bytes:
-    """The snapshot with other times in some leaves, and a checksum that fits them."""
+    """Return the snapshot with other values in some leaves, and a matching checksum."""
     from safetensors.torch import load, save
 
-    tensors, described = load(blob), states.metadata(blob)
+    tensors, metadata = load(blob), states.metadata(blob)
     tensors |= {name: torch.tensor([time]) for name, time in changed.items()}
-    described.pop("checksum")
-    return save(tensors, described | {"checksum": states.checksum(tensors, described)})
+    metadata.pop("checksum")
+    return save(tensors, metadata | {"checksum": states.checksum(tensors, metadata)})
 
 
-def _able(model: Any) -> list[str]:
-    """The backends that can run the model here."""
+def _supported_backends(model: Any) -> list[str]:
+    """Return the backends that can run the model on this machine."""
     names = []
     for name in NAMES:
         try:

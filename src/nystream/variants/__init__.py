@@ -1,6 +1,6 @@
-"""The variants of attention: each declares itself once, in a record, and everything else reads that.
+"""The attention variants: each is declared once, in a record, from which all other code reads its properties.
 
-Nothing here needs torch: what a record names is imported when it is used.
+This package does not import torch. The functions that a record names are imported on first use.
 """
 
 from nystream.variants.record import RECOMPUTE_BELOW, Roles, Variant

@@ -1,4 +1,4 @@
-"""The nine attentions of the paper, in the order of its appendix."""
+"""The records of the paper's nine variants, in the order of its appendix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nystream.variants.record import Roles, Variant
 
 SLIDING = ("partials", "recompute", "subtract")
 
-# What the two variants of a continual family share.
+# Fields shared by the two variants of a continual family.
 CO_FULL: dict[str, Any] = {
     "family": "co-full",
     "symbol": "Co",
@@ -50,7 +50,7 @@ def _variant(name: str, costs: str, fixed_form: str, **fields: Any) -> Variant:
 BUILT_IN: tuple[Variant, ...] = (
     _plain("full", "Att", "full", options=("dropout", "attn_mask")),
     _variant("co-full-single", "full", "co-fixed-single", rows="newest", kernel="full", **CO_FULL),
-    # Its "auto" is a form of its own: rows are summed afresh as the data ask for it.
+    # Its "auto" is a form of its own: a row is recomputed when its running sum has lost precision.
     _variant("co-full-retro", "full", "co-fixed-retro", rows="all", sums=("auto", "recompute", "subtract"), **CO_FULL),
     _plain("nystrom", "Ny", "means", landmarks="window"),
     _plain("nystrom-fixed", "Ny-Fix", "fixed", landmarks="fixed"),

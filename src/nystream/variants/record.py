@@ -1,4 +1,4 @@
-"""What a variant is: a frozen record that everything else reads."""
+"""The record of a variant: a frozen dataclass with everything that other code needs to know about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Literal, NamedTuple
 
-# Below this window, reading the rings afresh beats keeping partials in eager torch for batches of streams; for a single
-# stream it does so up to about 1,000 (benchmarks/step.py measures both).
+# For windows shorter than this, recomputing the sums from the rings is faster than maintaining partial sums, in eager
+# torch with a batch of streams. For a single stream the limit is about 1,000 (benchmarks/step.py measures both).
 RECOMPUTE_BELOW = 128
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -18,12 +18,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "sums": ("auto", "partials", "recompute", "subtract"),
     "options": ("dropout", "attn_mask"),
 }
-KERNELS = {"full": "none", "continual": "stream", "fixed": "fixed"}  # of the compiled pool: the landmarks of each
+LANDMARKS_OF_KERNEL = {"full": "none", "continual": "stream", "fixed": "fixed"}
 FUNCTIONS = ("forward", "init_state", "step", "steps")
 
 
 class Roles(NamedTuple):
-    """The variants of the blocks of a paper stack: the first, those between, and the last."""
+    """The variants of the first, middle and last blocks of a paper stack."""
 
     first: str
     middle: str
@@ -32,28 +32,32 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """What a variant declares about itself. Nothing is read from its name.
+    """Everything the library knows about one attention variant. Nothing is inferred from its name.
 
-    Functions can be given as they are, or by import path ("package.module:name"), which is imported when it is needed.
+    `ops`, `reference` and `costs` can be objects, or import paths ("package.module:name") that are imported on first
+    use.
 
     Args:
-        name: what `AttentionConfig(variant=...)` calls it.
-        ops: a module, or any object, with `forward`, `init_state`, `step` and `steps` as in `nystream.ops.attention`.
-        rows: the rows that it returns: the "newest", or "all" of the window.
-        landmarks: "none"; means over the "window", computed afresh; means renewed along the "stream"; or "fixed".
-        family: what a model of such blocks is called; the variant's own name unless told.
-        sums: the forms in which it can keep its window, of which "recompute" is one. The first is what "auto" stands
-            for, except that "partials" is left to windows of 128 tokens and more.
-        options: which options of `MultiheadAttention` its `forward` takes: "dropout", "attn_mask" (as `mask=`).
-        roles: the names of the first, middle and last block of a paper stack; None if it cannot be part of one.
-        fixed_form: the name of the variant that it becomes when its landmarks are fixed.
-        kernel: the kernel of the compiled pool that runs it: "full", "continual" or "fixed".
-        receptive_field: (window, landmarks) -> how many tokens an output can depend on. Unless told, the window; with
-            landmarks renewed along the stream, also the tokens that live on in the oldest one.
-        symbol: the paper's name.
-        reference: (cfg, q, k, v, t, q_tilde, k_tilde) -> the output at time t of a stream [..., T, D] in float64, as
-            `nystream.ops.attention.reference.attend`: what the contract suite compares with.
-        costs: a `nystream.costs.CostModel`.
+        name: The value of `AttentionConfig.variant` that selects it.
+        ops: A module, or any object, with the functions `forward`, `init_state`, `step` and `steps`, as in
+            `nystream.ops.attention`.
+        rows: The rows it returns: the "newest", or "all" rows of the window.
+        landmarks: "none", "window" (segment means, recomputed for every window), "stream" (segment means, renewed as
+            the stream advances) or "fixed".
+        family: The name of a model built from such blocks. Default: the name of the variant.
+        sums: The supported implementations of the sliding window; "recompute" must be one of them. "auto" selects the
+            first, except that "partials" is replaced by "recompute" for windows shorter than 128 tokens.
+        options: The options of `MultiheadAttention` that its `forward` supports: "dropout", "attn_mask" (passed as
+            `mask=`).
+        roles: The variants of the first, middle and last block of a paper stack. None: it cannot be used in one.
+        fixed_form: The variant it becomes when its landmarks are fixed.
+        kernel: The kernel that runs it in a compiled pool: "full", "continual" or "fixed". None: no kernel.
+        receptive_field: A function (window, landmarks) -> number of tokens an output can depend on. Default: the
+            window, plus, for landmarks renewed along the stream, the tokens that only the oldest landmark still covers.
+        symbol: The name used in the paper.
+        reference: The float64 reference that the contract suite compares with: a function (cfg, q, k, v, t, q_tilde,
+            k_tilde) -> the output at time t of a stream [..., T, D], like `nystream.ops.attention.reference.attend`.
+        costs: A `nystream.costs.CostModel`.
     """
 
     name: str
@@ -71,14 +75,14 @@ class Variant:
     reference: str | Callable[..., Any] | None = None
     costs: Any = None
 
-    # Attributes, not properties: every step reads them.
+    # Attributes rather than properties, because every step reads them.
     single: bool = field(init=False, repr=False, compare=False)
     low_rank: bool = field(init=False, repr=False, compare=False)
     fixed: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"name={self.name!r} must be a name, such as 'co-mean-single'")
+            raise ValueError(f"name={self.name!r} must be a non-empty string, such as 'co-mean-single'")
         for attribute, choices in CHOICES.items():
             value = getattr(self, attribute)
             several = attribute in ("sums", "options")
@@ -88,11 +92,13 @@ class Variant:
                 if word not in choices:
                     raise ValueError(f"{attribute}={word!r} is not known; it must be one of {', '.join(choices)}")
         if "recompute" not in self.sums:
-            raise ValueError(f"sums={self.sums!r} must have 'recompute', which short windows are kept by")
-        if self.kernel is not None and (self.rows != "newest" or KERNELS.get(self.kernel) != self.landmarks):
+            raise ValueError(f"sums={self.sums!r} must include 'recompute', which short windows use")
+        if self.kernel is not None and (
+            self.rows != "newest" or LANDMARKS_OF_KERNEL.get(self.kernel) != self.landmarks
+        ):
             raise ValueError(
-                f"kernel={self.kernel!r} does not go with rows={self.rows!r} and landmarks={self.landmarks!r}: kernels "
-                f"return the newest rows, 'full' without landmarks, 'continual' with those of the stream, 'fixed'"
+                f"kernel={self.kernel!r} does not support rows={self.rows!r} with landmarks={self.landmarks!r}: "
+                f"kernels need rows='newest', and 'full' landmarks='none', 'continual' 'stream', 'fixed' 'fixed'"
             )
         derived = {
             "family": self.family or self.name,
@@ -105,7 +111,7 @@ class Variant:
             object.__setattr__(self, attribute, value)
 
     def __reduce__(self) -> Any:
-        """Configs are copied and pickled with the record: by its name, as functions are."""
+        """Pickle by name, as functions are: configs are copied and pickled together with their record."""
         from nystream.variants.registry import get
 
         return get, (self.name,)
@@ -117,27 +123,30 @@ class Variant:
 
     @property
     def plain(self) -> bool:
-        """Whether all blocks of a paper stack are of one variant, which works on all rows."""
+        """Whether every block of a paper stack is the same variant, which returns all rows."""
         return self.roles is not None and self.roles.first == self.roles.last
 
     @property
     def last_block(self) -> bool:
-        """Whether it is the last block of its own paper stack, and so what a model of one block has."""
+        """Whether it is the last block of its own paper stack, and therefore the block of a one-block model."""
         return self.roles is not None and self.roles.last == self.name
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """What `AttentionConfig.sums` can be."""
+        """The valid values of `AttentionConfig.sums`."""
         return ("auto", *(form for form in self.sums if form != "auto"))
 
     def form(self, sums: str, window: int, update_size: int = 1) -> str:
-        """The form of a window that `sums` stands for."""
+        """Return the implementation of the sliding window that `sums` selects."""
         if sums == "auto":
             sums = "recompute" if self.sums[0] == "partials" and window < RECOMPUTE_BELOW else self.sums[0]
         return "recompute" if sums == "partials" and window == update_size else sums
 
     def reach(self, window: int, landmarks: int | None) -> int:
-        """How many tokens an output can depend on: a token lives on in its landmark after it left the window."""
+        """Return the number of tokens an output can depend on.
+
+        With continual landmarks this exceeds the window: a landmark may still include tokens that have left it.
+        """
         if self.receptive_field is not None:
             return self.receptive_field(window, landmarks or 0)
         return window + (-(-window // landmarks) - 1 if landmarks and self.landmarks == "stream" else 0)
@@ -153,7 +162,7 @@ class Variant:
 
 
 def load(argument: str, value: Any) -> Any:
-    """What an import path ("package.module" or "package.module:name") names; anything else is taken as it is."""
+    """Import the object at a path ("package.module" or "package.module:name"); return any other value unchanged."""
     if not isinstance(value, str):
         return value
     module, _, name = value.partition(":")

@@ -1,4 +1,4 @@
-"""Name -> record: the nine of the paper, and those that users register."""
+"""The registry of variants: the paper's nine, and those registered by users."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _records: dict[str, Variant] = {record.name: record for record in BUILT_IN}
 
 
 def names() -> tuple[str, ...]:
-    """Every registered name, those of the paper first."""
+    """Return the names of all registered variants, the paper's first."""
     return tuple(_records)
 
 
 def get(name: str) -> Variant:
-    """The record of a registered variant."""
+    """Return the record of a registered variant."""
     record = _records.get(name) if isinstance(name, str) else None
     if record is None:
         raise ValueError(
             f"variant={name!r} is not known; it must be one of {', '.join(_records)}, "
-            f"or be registered first with nystream.register_variant"
+            f"or registered first with nystream.register_variant"
         )
     return record
 
 
 def of_family(family: str) -> Variant:
-    """The record of what a model of one block of a family has."""
+    """Return the record of the variant that a one-block model of a family uses."""
     return next(record for record in _records.values() if record.family == family and record.last_block)
 
 
 def register_variant(variant: Variant | None = None, /, **fields: Any) -> Variant:
-    """Make a variant known to `AttentionConfig` and all that is built on it, in this process.
+    """Register a variant, so that `AttentionConfig` and everything built on it accept its name in this process.
 
-    `nystream.VARIANTS` stays the nine of the paper. A model of a registered variant is saved with the variant's name:
-    the process that loads it must register the variant first.
+    `nystream.VARIANTS` continues to list only the paper's nine. A saved model refers to its variant by name, so the
+    process that loads it must register the variant first.
 
     Args:
-        variant: its record, or
-        fields: those of `nystream.Variant`.
+        variant: The record to register. Alternatively:
+        fields: The fields of a new `nystream.Variant`.
 
     Returns:
         The record.
@@ -54,17 +54,17 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
         149
     """
     if variant is not None and fields:
-        raise TypeError(f"variant is a record already, so that {', '.join(fields)} cannot be given; use one or other")
+        raise TypeError(f"variant is already a record, so {', '.join(fields)} cannot be given too; pass only one")
     record = Variant(**fields) if variant is None else variant
     if not isinstance(record, Variant):
         raise TypeError(f"variant is a {type(record).__name__}, but must be a nystream.Variant")
     if record.name in _records:
-        raise ValueError(f"name={record.name!r} is already that of a variant; give another")
+        raise ValueError(f"name={record.name!r} is already registered; choose another")
     if record.family not in {record.name, *(known.family for known in _records.values())}:
         families = dict.fromkeys(known.family for known in _records.values())
         raise ValueError(
-            f"family={record.family!r} is not known; it must be one of {', '.join(families)}, or be left out for a "
-            f"family of its own"
+            f"family={record.family!r} is not known; it must be one of {', '.join(families)}; "
+            f"omit it to give the variant its own family"
         )
     known = {**_records, record.name: record}
     _check_names(record, known)
@@ -72,31 +72,31 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
         load(argument, getattr(record, argument))
     if record.reference is not None and not callable(load("reference", record.reference)):
         raise TypeError(f"reference={record.reference!r} must be a function")
-    record.functions  # noqa: B018  imported and checked now
+    record.functions  # noqa: B018  imports and checks them
     _records[record.name] = record
     return record
 
 
 def unregister(name: str) -> None:
-    """Forget a variant that was registered; configs that have it are left as they are."""
+    """Remove a registered variant. Existing configs that use it keep working."""
     if name in VARIANTS:
-        raise ValueError(f"name={name!r} is one of the library's own variants, which stay")
+        raise ValueError(f"name={name!r} is a built-in variant, which cannot be removed")
     get(name)
     del _records[name]
 
 
 def _check_names(record: Variant, known: dict[str, Variant]) -> None:
-    """The variants that a record names exist, and are what it needs them for."""
+    """Raise if a variant that the record refers to does not exist or cannot play its part."""
     for role, name in zip(Roles._fields, record.roles or (), strict=False):
         if name not in known:
-            raise ValueError(f"roles has {name!r} as its {role} block, which is not known; register it first")
+            raise ValueError(f"roles.{role}={name!r} is not known; register it first")
         newest = role == "last" and not record.plain
         if known[name].single != newest:
-            rows = "its newest row" if newest else "all rows"
-            raise ValueError(f"roles has {name!r} as its {role} block, which must return {rows}, but does not")
+            rows = "only its newest row" if newest else "all rows"
+            raise ValueError(f"roles.{role}={name!r} must be a variant that returns {rows}")
     fixed = record.fixed_form
     if fixed is not None:
         if fixed not in known:
             raise ValueError(f"fixed_form={fixed!r} is not known; register it first")
         if not known[fixed].fixed or known[fixed].rows != record.rows:
-            raise ValueError(f"fixed_form={fixed!r} must have fixed landmarks and return the {record.rows} rows")
+            raise ValueError(f"fixed_form={fixed!r} must have fixed landmarks and rows={record.rows!r}")

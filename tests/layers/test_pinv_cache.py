@@ -1,4 +1,4 @@
-"""Γ† belongs to the landmarks as they are now, however they came to be so."""
+"""Γ† is always that of the current landmarks, however they were changed."""
 
 import copy
 import io
@@ -28,7 +28,7 @@ def attention(learn=False, **options):
     if learn:
         attn.learn_landmarks()
     with torch.no_grad():
-        attn(TOKENS[:, :12].to(attn.q_tilde))  # whatever is kept is kept now
+        attn(TOKENS[:, :12].to(attn.q_tilde))  # fills the cache
     return attn
 
 
