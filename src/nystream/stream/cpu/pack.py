@@ -148,7 +148,7 @@ class _Packer:
 
     def attention(self, attn: MultiheadAttention) -> BlockPlan:
         cfg = attn.config
-        assert cfg.record.kernel is not None  # `unsupported` has made sure
+        assert cfg.record.kernel is not None  # checked by `unsupported`
         heads, dim, kind = cfg.num_heads, cfg.head_dim, KINDS[cfg.record.kernel]
         width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
@@ -205,9 +205,8 @@ def _wide_panels(block: BlockPlan) -> int:
 
 
 def _scratch_floats(block: BlockPlan) -> int:
-    """Logits of the landmarks, Γ, or logits of the window for exact attention."""
-    tokens = 0 if block.kind == p.FIXED else block.window
-    return max(block.landmarks, block.landmarks**2, tokens) * block.tile
+    """Γ or the logits of the landmarks, or the logits of the window for exact attention."""
+    return max(block.landmarks**2, 0 if block.kind == p.FIXED else block.window) * block.tile
 
 
 def _projections(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:
