@@ -280,7 +280,9 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f"x has {x.shape[1]} tokens, but factors() needs a full window of {cfg.window}")
         q, k, _ = self._project(self._inputs(x, key, None))
         with _full_precision(x):
-            return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed(), **self._decay()))
+            return Factors(
+                *(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed(), **self._decay())
+            )
 
     @property
     def _ops(self) -> Any:

@@ -183,9 +183,7 @@ def _ring_logits(q_tilde: Tensor, ring_key: Tensor, time: Tensor, cfg: Attention
     return logit.transpose(1, 2).masked_fill(~ring.valid(time, cfg.window)[..., None, None], -torch.inf)
 
 
-def _renewed(
-    state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig, decay: Tensor | None
-) -> ContState:
+def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig, decay: Tensor | None) -> ContState:
     """The state with new landmarks summed over the window, and a new Γ†, in the rows that `now` [B] marks."""
 
     def renew(
