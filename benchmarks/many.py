@@ -31,7 +31,7 @@ def cost(folder: Path, device: str) -> dict[str, Any]:
     seconds = {}
     for count in (1, 5, 25):
         for _ in range(2):
-            models = [build(task, cell, run).to(device) for run in runs[:count]]
+            models = [build(cell, run).to(device) for run in runs[:count]]
             began = time.monotonic()
             fit_many(models, runs[0].train, None, config, task=task.task(cell))
             seconds[str(count)] = time.monotonic() - began

@@ -86,7 +86,7 @@ def test_what_a_live_process_is_writing_stays(tmp_path):
     path = tmp_path / "a"
     process = started(WRITES, path)
     (partial,) = tmp_path.iterdir()
-    long_ago = time.time() - 10 * files.ABANDONED
+    long_ago = time.time() - 10 * files.ABANDONED_SECONDS
     os.utime(partial, (long_ago, long_ago))  # a lock says more than an age
     files.write_text(path, "ours")
     assert names(tmp_path) == ["a", partial.name]
@@ -113,7 +113,7 @@ def test_only_what_is_left_of_the_same_file_is_removed(tmp_path):
 
 def test_where_locks_do_not_tell_age_does(tmp_path, monkeypatch):
     """Partial files of versions that did not lock them, and disks that cannot lock folders."""
-    path, long_ago = tmp_path / "a", time.time() - files.ABANDONED - 60
+    path, long_ago = tmp_path / "a", time.time() - files.ABANDONED_SECONDS - 60
     for name, age in (("a.00000000.partial", None), ("a.11111111.partial", long_ago)):
         (tmp_path / name).write_text("a plain file")
         if age:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nystream import progress
-from nystream.progress import naming, spoken, track
+from nystream.progress import logged_to_stderr, naming, track
 
 
 class Terminal(io.StringIO):
@@ -211,7 +211,7 @@ def test_names_say_what_a_bar_is_about(terminal):
 
 def test_a_program_shows_the_lines_where_there_is_no_bar(clock, capsys):
     level, handlers = progress.log.level, list(progress.log.handlers)
-    with spoken(), naming("full attention"), track("training", 600, False) as advance:
+    with logged_to_stderr(), naming("full attention"), track("training", 600, False) as advance:
         clock.now = 10.0
         advance(60, "mse 0.5")
         assert capsys.readouterr() == ("", "full attention, training: 60 of 600, 2 min left, mse 0.5\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nystream.data.sample import FILE
-from nystream.lab.tasks.electricity import eia930, embedded
+from nystream.lab.tasks.electricity import eia930
 
 MOST = 1_500_000  # bytes
 
@@ -24,8 +24,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help=f"holds {eia930.FILE}")
     full = eia930.load(parser.parse_args().folder)
     year = full.time.astype("datetime64[Y]").astype(int) + 1970
-    first, last = np.searchsorted(year, [embedded.YEARS[0], embedded.YEARS[1] + 1])
-    eia930.write(FILE, full.select(embedded.AREAS, slice(int(first), int(last))))
+    first, last = np.searchsorted(year, [eia930.YEARS[0], eia930.YEARS[1] + 1])
+    eia930.write(FILE, full.select(eia930.AREAS, slice(int(first), int(last))))
     if FILE.stat().st_size > MOST:
         raise SystemExit(f"{FILE} has {FILE.stat().st_size} bytes, more than {MOST}")
 

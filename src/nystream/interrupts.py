@@ -1,4 +1,4 @@
-"""Ctrl-C and a request to end (SIGTERM): both raise KeyboardInterrupt, which can be kept waiting."""
+"""Ctrl-C and SIGTERM: both raise KeyboardInterrupt, which can be deferred."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPED, TERMINATED = 130, 143  # the exit codes of a process that was stopped by SIGINT, or by SIGTERM
+STOPPED, TERMINATED = 130, 143  # exit codes after SIGINT and SIGTERM
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end: whatever ends cleanly on Ctrl-C ends cleanly on SIGTERM too."""
+    """SIGTERM was received. A KeyboardInterrupt, so that what handles Ctrl-C handles SIGTERM too."""
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """Of a process that this has stopped."""
+    """The exit code of a process that was stopped by `stop`."""
     return TERMINATED if isinstance(stop, Terminated) else STOPPED
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """While it lasts, SIGTERM raises `Terminated`, unless somebody else handles it."""
+    """Within the block, SIGTERM raises `Terminated`, unless it already has another handler."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -34,9 +34,9 @@ def terminable() -> Iterator[None]:
 
 
 class Interrupts:
-    """While it is entered, SIGINT raises KeyboardInterrupt and SIGTERM `Terminated`, but never within `held`.
+    """Within the block, SIGINT raises KeyboardInterrupt and SIGTERM raises `Terminated`, but not within `held`.
 
-    A second signal does not wait: what hangs can always be stopped.
+    A second signal is not deferred, so that a process that hangs can always be stopped.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self._before = {}
-        if threading.current_thread() is threading.main_thread():  # signals reach no other
+        if threading.current_thread() is threading.main_thread():  # only it receives signals
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._handle)
         return self
@@ -56,7 +56,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Signals wait until the end of the block."""
+        """Defer signals until the end of the block."""
         self._busy = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Figures: the style they share, and how they are drawn without a window."""
+"""Figures: their common style, drawn without a window."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 FORMATS = (".pdf", ".png", ".svg")
-# Told apart by everybody, and in grey.
+# Distinguishable with colour blindness, and in grey.
 BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#3A9BD9", "#E69F00", "#D55E00", "#555555"
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -17,12 +17,12 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "legend.frameon": False,
     "svg.fonttype": "path",
-    "svg.hashsalt": "nystream",  # the same figure gives the same file
+    "svg.hashsalt": "nystream",  # reproducible files
 }
 
 
 def require(what: str = "a plot", instead: str = "") -> None:
-    """Fail before the work, not after it, if matplotlib is missing."""
+    """Raise if matplotlib is missing, before the work that needs it."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
@@ -32,14 +32,14 @@ def require(what: str = "a plot", instead: str = "") -> None:
 
 
 def require_for(path: Path) -> None:
-    """Fail before the work, not after it, if a plot could not be written to `path`: its ending picks the format."""
+    """Raise if a plot cannot be written to `path`, whose suffix selects the format."""
     if path.suffix not in FORMATS:
         raise ValueError(f"plot={path} must end in one of {', '.join(FORMATS)}")
     require()
 
 
 def new_figure(**options: Any) -> Any:
-    """An empty figure that opens no window, whatever the user's backend."""
+    """An empty figure that opens no window, with any backend."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""How far a long job is: a bar with the time left on a terminal, lines in the log elsewhere."""
+"""Progress of long jobs: a bar with the remaining time on a terminal, lines in the log elsewhere."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Any
 
 log = logging.getLogger("nystream")
 
-QUIET, SELDOM = 10.0, 60.0  # seconds between two lines in the log: at first, and of a job that takes hours
-SHORT = 2.0  # a job that took no longer is not told of
+MIN_INTERVAL, MAX_INTERVAL = 10.0, 60.0  # seconds between two lines in the log: at first, and after hours
+MIN_REPORTED = 2.0  # seconds: shorter jobs are not reported
 
 Advance = Callable[..., None]  # advance(steps=1, note=None, left=None)
 
-_live: ContextVar[Any] = ContextVar("live", default=None)  # the display that is on the terminal: there is but one
-_told: ContextVar[_Lines | None] = ContextVar("told", default=None)  # the innermost job that is told of in lines
+_live: ContextVar[Any] = ContextVar("live", default=None)  # the display on the terminal
+_innermost: ContextVar[_Lines | None] = ContextVar("innermost", default=None)  # job that is reported in lines
 _name: ContextVar[str] = ContextVar("name", default="")
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """What is reported within is about `name`: "fixed landmarks, training"; names within names are put together."""
+    """Prefix all jobs within the block with `name`, as in "fixed landmarks, training"; names can be nested."""
     outer = _name.get()
-    held = _name.set(f"{outer}, {name}" if outer else name)
+    token = _name.set(f"{outer}, {name}" if outer else name)
     try:
         yield
     finally:
-        _name.reset(held)
+        _name.reset(token)
 
 
 @contextmanager
-def spoken() -> Iterator[None]:
-    """The lines of jobs without a bar go to standard error: for a program, which has a log of its own or none."""
+def logged_to_stderr() -> Iterator[None]:
+    """Print the lines of jobs without a bar to standard error; for programs, not for a library."""
     handler, before = _Stderr(), log.level
     log.addHandler(handler)
     log.setLevel(min(before or logging.INFO, logging.INFO))
@@ -47,7 +47,7 @@ def spoken() -> Iterator[None]:
 
 
 class _Stderr(logging.Handler):
-    """To whatever standard error is at the time: a bar on the terminal takes its place."""
+    """Writes to the current standard error, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(f"{self.format(record)}\n")
@@ -56,12 +56,14 @@ class _Stderr(logging.Handler):
 
 @contextmanager
 def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Advance]:
-    """Report progress on `what`: call the given function after every step, or after several, with a note if any, and
-    the seconds that are left where that is known better than from the time of the steps so far.
+    """Report progress on `what`.
 
-    `show`: True for a bar, False for none, None for a bar where standard error is a terminal. Without a bar, the
-    "nystream" logger gets a line now and then, at level INFO; `spoken` makes them visible. A job within a job has a bar
-    beneath, while it lasts; in lines, it speaks for both.
+    Call the function that this yields after one or several steps, optionally with a note, and with the seconds left if
+    these are not proportional to the remaining steps.
+
+    `show`: True for a bar, False for none, None for a bar if standard error is a terminal. Without a bar, the
+    "nystream" logger gets a line from time to time, at level INFO; `logged_to_stderr` prints them. A nested job has a
+    second bar below, or lines that report both.
     """
     what = f"{_name.get()}, {what}" if _name.get() else what
     shown = sys.stderr.isatty() if show is None else show
@@ -93,7 +95,7 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
 
     class Count(MofNCompleteColumn):
         def render(self, task: Task) -> Text:
-            # A total that nobody knows is no question to ask the reader.
+            # Without a total, print the count alone, not "5/?".
             return super().render(task) if task.total is not None else Text(f"{task.completed:,.0f}")
 
     class Left(TimeRemainingColumn):
@@ -110,11 +112,11 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
         BarColumn(bar_width=12),
         Count(table_column=whole()),
         Left(compact=True, table_column=whole()),
-        # The note gives way where the terminal is narrow.
+        # On a narrow terminal, the note is cut.
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     )
-    # Estimates over many minutes: cells of a table come one in a while.
-    # What is printed meanwhile goes above the bars if both are on the terminal; if not, it goes where it was to go.
+    # Estimates over many minutes, because some jobs have few, long steps.
+    # Printed lines go above the bars if both are on the terminal.
     display = Progress(
         *columns,
         console=Console(stderr=True),
@@ -123,11 +125,11 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
         speed_estimate_period=3600,
     )
     with display as bar:
-        held = _live.set(bar)
+        token = _live.set(bar)
         try:
             yield _bar(bar, bar.add_task(what, total=total, note="", left=None))
         finally:
-            _live.reset(held)
+            _live.reset(token)
 
 
 def _bar(display: Any, task: Any) -> Advance:
@@ -140,39 +142,39 @@ def _bar(display: Any, task: Any) -> Advance:
 
 @contextmanager
 def _lines(what: str, total: int | None) -> Iterator[Advance]:
-    job = _Lines(what, total, _told.get())
-    held = _told.set(job)
+    job = _Lines(what, total, _innermost.get())
+    token = _innermost.set(job)
     try:
         yield job.advance
         job.end()
     finally:
-        _told.reset(held)
+        _innermost.reset(token)
 
 
 class _Lines:
-    """A job that is told of in lines: seldom enough to be read, often enough to be believed."""
+    """A job that is reported in lines."""
 
     def __init__(self, what: str, total: int | None, outer: _Lines | None) -> None:
         self.what, self.total, self.outer = what, total, outer
         self.done, self.note, self.line = 0, "", ""
         self.left: float | None = None
-        self.began = self.said = time.monotonic()
+        self.began = self.reported = time.monotonic()
 
     def advance(self, steps: int = 1, note: str | None = None, left: float | None = None) -> None:
         self.done += steps
         self.note, self.left = self.note if note is None else note, left
         now, first = time.monotonic(), self._outermost()
-        # Jobs within a job take turns with it: what each of a thousand says would bury the rest.
-        if now - first.said >= min(max(QUIET, (now - first.began) / 12), SELDOM):
-            self._say(now)
+        # Nested jobs share the interval of the outermost one: there may be thousands.
+        if now - first.reported >= min(max(MIN_INTERVAL, (now - first.began) / 12), MAX_INTERVAL):
+            self._report(now)
 
     def end(self) -> None:
-        """A job that is within no other says what became of it."""
+        """Report the end of a job that is not nested."""
         now = time.monotonic()
-        if self.outer is None and now - self.began > SHORT:
-            self._say(now)
+        if self.outer is None and now - self.began > MIN_REPORTED:
+            self._report(now)
 
-    def _say(self, now: float) -> None:
+    def _report(self, now: float) -> None:
         left = self.left
         if left is None and self.total is not None:
             left = (now - self.began) / max(self.done, 1) * (self.total - self.done)
@@ -180,10 +182,10 @@ class _Lines:
         line, first = f"{self._where()}{ahead}{f', {self.note}' if self.note else ''}", self._outermost()
         if line != first.line:
             log.info(line)
-        first.said, first.line = now, line
+        first.reported, first.line = now, line
 
     def _where(self) -> str:
-        count = f"{self.done:,}" if self.total is None else f"{self.done:,} of {self.total:,}"
+        count = f"{self.done:,.0f}" if self.total is None else f"{self.done:,.0f} of {self.total:,}"
         return f"{self.outer._where()}; {self.what}: {count}" if self.outer else f"{self.what}: {count}"
 
     def _outermost(self) -> _Lines:

@@ -1,4 +1,4 @@
-"""Where a measurement comes from: command, commit, hardware. Every record begins with it."""
+"""The header of every record: command, commit, hardware."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def header(command: str) -> dict[str, Any]:
 
 
 def write(path: Path, command: str, figures: Mapping[str, Any]) -> Path:
-    """The figures as JSON, with the command, commit and hardware they come from."""
+    """Write figures as JSON, with command, commit and hardware."""
     text = json.dumps(header(command) | dict(figures), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     files.write_text(path, text)
     return path
 
 
 def hardware() -> dict[str, Any]:
-    """The machine, and the software that decides how fast it is."""
+    """The machine, and the versions of software that affect its speed."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -53,9 +53,9 @@ def installed(package: str) -> str | None:
 
 
 def commit() -> str:
-    """The commit that ran, marked where the package differs from it; "unknown" outside its repository.
+    """The current commit, marked if the package has changes; "unknown" outside the repository.
 
-    GIT_COMMIT, if it is set, names it where the files were copied without their repository.
+    GIT_COMMIT, if it is set, overrides it: for files that were copied without their repository.
     """
     if os.environ.get("GIT_COMMIT"):
         return os.environ["GIT_COMMIT"]
@@ -65,7 +65,7 @@ def commit() -> str:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", "version.py")  # or else it is the repository of somebody who installed it
+        git("ls-files", "--error-unmatch", "version.py")  # else this is the repository of another project
         head, changed = git("rev-parse", "HEAD"), git("status", "--porcelain", "--", ".")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -1,8 +1,8 @@
-"""How long a stream can be: the limits of `time`, the count of tokens that every state keeps.
+"""The limits of `time`, the token count that every state keeps.
 
-Places in rings, segments and phases are all computed from the time, by torch and by compiled kernels that check no
-index. So a time from outside, in a file or in a state that a user sets, is checked here before anything uses it. A
-stream itself never reaches the limit: at a million tokens a second that would take 285 years.
+Positions in rings, segments and phases are all computed from the time, by torch and by compiled kernels, which do not
+check indices. So a time from a file, or from a state that a user sets, is checked here before it is used. A stream
+never reaches the limit: at a million tokens per second, that would take 285 years.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-# Exact in float64 and in JSON, and so far below the end of int64 that no sum or product with a time can overflow.
+# Exact in float64 and in JSON, and small enough that no sum or product with a time overflows int64.
 LIMIT = 2**53
 
 
 def check(leaves: Iterable[tuple[str, Tensor]], config: object, source: str) -> None:
-    """Refuse times that no stream can be at, among the leaves of a state by name.
+    """Raise if the leaves of a state, by name, include a time that no stream can have.
 
-    All times of a row are the same, in every block: from 0 to `LIMIT`, in whole groups of the config's `update_size`.
+    All times of a row must be equal, between 0 and `LIMIT`, and a multiple of the config's `update_size`.
     """
     update_size = getattr(config, "update_size", 1)
     times = {name: leaf.tolist() for name, leaf in leaves if name.rpartition(".")[2] == "time"}

@@ -27,8 +27,8 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
     for name in ("window recompute", "ring KV + SDPA", "continual-inference", "nystream torch", "nystream pool"):
         assert name in out
     found = json.loads(json_path.read_text())
-    assert found["command"].startswith("nystream bench --window 8 --embed-dim 8 --num-heads 2")
-    assert f"--parts model --rounds 3 --backend torch --json {json_path}" in found["command"]
+    assert found["command"].startswith("nystream bench --parts model --window 8 --embed-dim 8 --num-heads 2")
+    assert f"--rounds 3 --backend torch --json {json_path}" in found["command"]
     assert found["command"].endswith("--quick")
     assert {"commit", "hardware", "settings", "model", "targets"} < set(found)
     assert found["settings"]["rounds"] == 3
@@ -50,7 +50,7 @@ def test_one_part_from_end_to_end(capsys, tmp_path):
         (["--json", "no/such/folder/a.json"], "json="),
         (["--json", "."], "json=. is a folder, but must be a file"),
         (["--json", f"{'a' * 300}.json"], ".json cannot be written: File name too long"),
-        (["--json", os.devnull], f"json={os.devnull} is there and is no file that may be written over"),
+        (["--json", os.devnull], f"json={os.devnull} exists and is not a file that can be overwritten"),
         (["--plot", "/"], "plot=/ is a folder, but must be a file"),
         (["--plot", f"{'a' * 300}.png"], ".png cannot be written: File name too long"),
         (["--plot", "a.png", "--parts", "phases"], "plot=a.png"),
@@ -73,7 +73,7 @@ def test_a_file_that_may_not_be_written_stops_it_before_anything_is_measured(cap
     path.write_text("kept")
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write over anything
     assert main(["bench", *TINY, "--json", str(path)]) == 2
-    assert f"json={path} is there and is no file that may be written over" in capsys.readouterr().err
+    assert f"json={path} exists and is not a file that can be overwritten" in capsys.readouterr().err
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("kept.json", "kept")]
 
 

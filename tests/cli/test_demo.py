@@ -60,10 +60,10 @@ def untrained(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_it_runs_to_the_end_in_a_pipe(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(progress, "SHORT", -1.0)
+    monkeypatch.setattr(progress, "MIN_REPORTED", -1.0)
     assert main(QUICK) == 0
     said, told = capsys.readouterr()
-    for words in ("full, window recomputed", "low-rank, fixed landmarks", "persistence", "ridge", "µs a step"):
+    for words in ("full, window recomputed", "low-rank, fixed landmarks", "persistence", "ridge", "µs per step"):
         assert words in said
     assert max(len(line) for line in (said + told).splitlines()) <= 80
     assert "nystream demo --weeks 1 --epochs 3" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def test_the_table_is_there_whatever_becomes_of_the_page(capsys, monkeypatch):
 def test_more_weeks_than_there_are_are_told_of(capsys):
     assert main(["demo", "--plain", "--weeks", "100", "--epochs", "3"]) == 0
     said = capsys.readouterr().out
-    assert "weeks=100: 15.7 were held out" in said
+    assert "weeks=100: only 15.7 were held out" in said
     assert "   15.7  2024-12-31" in said
 
 
@@ -135,7 +135,7 @@ def test_q_while_the_first_model_learns_leaves_nothing_to_show(capsys, monkeypat
 
     monkeypatch.setattr(models, "train", train)
     assert main(QUICK) == 0
-    assert "Stopped before a model had learned" in capsys.readouterr().out
+    assert "Stopped before a model was trained" in capsys.readouterr().out
     assert not list((tmp_path / "demo").iterdir())
 
 
@@ -173,7 +173,7 @@ def test_a_screen_without_braille_is_a_log(monkeypatch):
     monkeypatch.setattr(screen, "follow", follow)
     assert main(["demo", "--weeks", "1", "--epochs", "3"]) == 0
     said = out.buffer.getvalue().decode("latin-1")
-    assert "µs a step" in said
+    assert "µs per step" in said
     assert "\x1b[?1049h" not in said
 
 

@@ -28,7 +28,7 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
-    patch.setattr(running, "FEWEST", 2)
+    patch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
     (folder / "data.csv").write_text("\n".join(rows(200)))
     assert main(["train", "data.csv", "--target", "total", "--variant", "co-cont", *SMALL]) == 0
     (folder / "clips").mkdir()
@@ -87,7 +87,7 @@ def test_bad_input(capsys, refused, work):
     (work / "less.csv").write_text("time,total\n2024-01-01,1\n")
     assert "has no column 'kind'" in refused("eval", "runs/data", "less.csv")
     (work / "new.csv").write_text("\n".join([*rows(30)[:20], *rows(40)[25:]]))
-    assert "not even in time, line 21" in refused("eval", "runs/data", "new.csv")
+    assert "not regular in time, line 21" in refused("eval", "runs/data", "new.csv")
     assert main(["eval", "runs/data", "new.csv", "--gaps", "fill", "--plain"]) == 0
     assert "5 missing rows filled" in capsys.readouterr().out
     (work / "new.csv").write_text("\n".join(rows(30)).replace(",b", ",c"))
@@ -149,7 +149,7 @@ def test_the_seconds_of_a_file_are_those_of_the_run(capsys, work):
             wave = np.sin(2 * np.pi * pitch * np.arange(32000) / 16000) * 0.5 + rng.normal(size=32000) * 0.05
             soundfile.write(work / "sounds" / label / f"{i}.wav", wave, 16000)
     assert main(["train", "sounds", "--seconds", "1", "--out", "heard", *SMALL]) == 0
-    tokens = "8 files of 72 tokens in all"
+    tokens = "8 files with 72 tokens in total"
     assert tokens in capsys.readouterr().out
     assert main(["eval", "heard", "sounds", "--plain"]) == 0
     assert tokens in capsys.readouterr().out

@@ -46,7 +46,7 @@ def test_of_a_part_everything(capsys, monkeypatch, name, width):
     words = out.split()
     for option in options_of(COMMANDS[name].load()):
         assert f"  {option.usage}" in out
-        for word in option.doc.split():  # whole: nothing is broken in the middle of a word
+        for word in option.help.split():  # whole: nothing is broken in the middle of a word
             assert word in words
     for jargon in ("None}", "default: None", "default: False", "default: True", "default: ''", "\N{NO-BREAK SPACE}"):
         assert jargon not in out
@@ -69,11 +69,11 @@ def test_of_completion_how_to_use_it(capsys, words):
 
 def test_a_word_that_is_no_command_has_no_help(capsys):
     assert main(["serv", "--help"]) == 2
-    assert capsys.readouterr().err.startswith("nystream: error: there is no command 'serv'")
+    assert capsys.readouterr().err.startswith("nystream: error: unknown command 'serv'")
 
 
 def test_in_a_pipe_that_knows_only_ascii(monkeypatch):
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", out)
     assert main(["reproduce", "--help"]) == 0
-    assert b"Inverses of ? for" in out.buffer.getvalue()
+    assert b"inverses of ? for" in out.buffer.getvalue()

@@ -12,7 +12,7 @@ from nystream.models import StreamModel
 @pytest.mark.parametrize(("variant", "stack"), [("co-cont", "deep"), ("co-full", "paper")])
 def test_landmarks_are_fitted(capsys, refused, tmp_path, monkeypatch, variant, stack):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "FEWEST", 2)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
     rows = [f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00,{10 * math.sin(i / 4):.3f}" for i in range(200)]
     (tmp_path / "data.csv").write_text("\n".join(["time,total", *rows]))
     size = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--layers", "2", "--stack", stack]
@@ -31,7 +31,7 @@ def test_landmarks_are_fitted(capsys, refused, tmp_path, monkeypatch, variant, s
     assert model.info == StreamModel.from_pretrained("runs/data/model").info
     assert main(["eval", "fixed", "data.csv", "--plain"]) == 0
     capsys.readouterr()
-    assert "is there already" in refused(*arguments, "--out", "fixed")
+    assert "already exists" in refused(*arguments, "--out", "fixed")
     assert "landmarks=0" in refused(*arguments[:3], "--landmarks", "0", "--out", "other")
     assert "landmarks=9" in refused(*arguments[:3], "--landmarks", "9", "--out", "other")
     assert not (tmp_path / "other").exists()

@@ -68,7 +68,7 @@ def test_it_says_how_far_it_is(folder, monkeypatch, capsys):
 
 def test_tables_only_without_matplotlib(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or --no-plots"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or use --no-plots"):
         report("--plots", "pictures")
     assert names(Path()) == ["results"]
     report("--no-plots")
@@ -85,15 +85,15 @@ def test_without_scipy_the_extra_is_named(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        (["nowhere"], FileNotFoundError, "folder=nowhere is not there; nystream reproduce"),
+        (["nowhere"], FileNotFoundError, "folder=nowhere does not exist; nystream reproduce"),
         (["results/gtzan-1-full.json"], NotADirectoryError, "folder=results/gtzan-1-full.json is a file"),
         (["empty"], ValueError, "folder=empty has no results yet; nystream reproduce"),
         (["--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--markdown", "results"], IsADirectoryError, "markdown=results is a folder"),
-        (["--plots", "/proc/pictures"], OSError, "plots=/proc/pictures is no folder that can be written to"),
+        (["--plots", "/proc/pictures"], OSError, "plots=/proc/pictures is not a folder that can be written to"),
         (["--plots", "pictures", "--html", "no/such/page.html"], FileNotFoundError, "html=no/such/page.html"),
         (["--plots", "results/gtzan-1-full.json"], NotADirectoryError, "is a file, but must be a folder"),
-        (["--plots", "pictures", "--no-plots"], ValueError, "exclude each other"),
+        (["--plots", "pictures", "--no-plots"], ValueError, "are both given"),
     ],
 )
 def test_bad_arguments_leave_nothing_behind(folder, arguments, error, said):

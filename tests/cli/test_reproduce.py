@@ -62,7 +62,7 @@ def test_a_table_from_end_to_end_and_again(reproduce, capsys, monkeypatch):
     assert lines[0] == "gtzan: 12 cells of 1 split x 2 seeds on cpu, 0 of them done"
     assert len(lines) == 14
     assert all(line.startswith("gtzan-") and " ± " in line for line in lines[1:-1])
-    assert lines[-1] == "12 records in results; nystream report makes tables and plots of them"
+    assert lines[-1] == "12 records in results; nystream report makes tables and plots from them"
     found = records()
     assert len(found) == 13
     assert found.pop(BASELINE)["baseline"]["task"] == "gtzan"
@@ -149,7 +149,7 @@ def test_stopped_and_told_how_to_go_on(reproduce, capsys, monkeypatch):
 
     monkeypatch.setattr(Job, "run", stopped)
     assert reproduce("--models", "co", "--no-steps") == 130
-    assert "the same command resumes it" in capsys.readouterr().err
+    assert "run the same command to resume" in capsys.readouterr().err
 
 
 def test_other_experiments_are_not_lost(reproduce, capsys):
@@ -164,15 +164,15 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--models", "att,transformer"], "models has 'transformer', but knows att, co, ny"),
-        (["--models", ""], "models='', layers='': none is left"),
-        (["--models", ","], "models=',' names nothing"),
-        (["--layers", ",,"], "layers=',,' names nothing"),
-        (["--pinv", "ridge", "--ridge", ","], "ridge=',' names nothing"),
+        (["--models", "att,transformer"], "models has 'transformer', but must be some of att, co, ny"),
+        (["--models", ""], "models='', layers='': no cell is left"),
+        (["--models", ","], "models=',' is an empty list"),
+        (["--layers", ",,"], "layers=',,' is an empty list"),
+        (["--pinv", "ridge", "--ridge", ","], "ridge=',' is an empty list"),
         (["--ridge", "0.3"], "ridge='0.3' is for --pinv ridge, but pinv is 'newton'"),
-        (["--models", "att,co", "--pinv", "exact"], "none is left"),
-        (["--models", "att", "--distilled"], "none is left"),
-        (["--layers", "1", "--stack", "deep"], "layers='1': none is left"),
+        (["--models", "att,co", "--pinv", "exact"], "no cell is left"),
+        (["--models", "att", "--distilled"], "no cell is left"),
+        (["--layers", "1", "--stack", "deep"], "layers='1': no cell is left"),
         (["--stack", "tall"], "stack='tall' must be paper or deep"),
         (["--layers", "one"], "layers='one'"),
         (["--layers", "0"], "layers=0"),
@@ -198,8 +198,8 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--threads", "-1"], "threads=-1"),
         (["--gpus-per-cell", "0"], "gpus_per_cell=0.0"),
         (["--gpus-per-cell", "0.5"], "gpus_per_cell=0.5 is for --ray, which is not given"),
-        (["--steps-again", "--no-steps"], "steps-again and no-steps are both set"),
-        (["--models", "att,co", "--landmarks", "2"], "landmarks='2' is for low-rank models, and models='att,co'"),
+        (["--steps-again", "--no-steps"], "steps-again and no-steps are both given"),
+        (["--models", "att,co", "--landmarks", "2"], "landmarks='2' is for low-rank models, but models='att,co'"),
         (["--data", "nowhere"], "nowhere has no gtzan_yamnet_tokens.npz"),
     ],
 )
@@ -243,7 +243,7 @@ def test_what_the_end_needs_is_asked_for_before_training(reproduce, capsys, monk
 def test_without_data_it_says_where_to_put_them(reproduce, capsys, monkeypatch):
     monkeypatch.delenv("NYSTREAM_DATA")
     assert reproduce() == 2
-    assert "--data FOLDER, or NYSTREAM_DATA" in capsys.readouterr().err
+    assert "--data FOLDER, or set NYSTREAM_DATA" in capsys.readouterr().err
 
 
 def test_a_cluster_that_is_not_there(reproduce, capsys):

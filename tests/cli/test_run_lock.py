@@ -12,7 +12,7 @@ small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_run
 
 def test_a_folder_that_is_in_use_is_refused_in_one_line(capsys, refused, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "FEWEST", 2)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
     small.table()
     arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
     with files.alone_in(tmp_path / "runs" / "data"):

@@ -128,7 +128,7 @@ def test_missing_fields(capsys, monkeypatch, run_folder):
     assert main(["stream", str(run_folder), "-", "--missing", "skip"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
-    assert err == "nystream: line 2 left out: b is missing\nnystream: 1 of 2 lines left out\n"
+    assert err == "nystream: line 2 dropped: b is missing\nnystream: 1 of 2 lines dropped\n"
 
 
 def test_stopping_and_going_on(capsys, run_folder, csv, expected, tmp_path):
@@ -142,8 +142,8 @@ def test_stopping_and_going_on(capsys, run_folder, csv, expected, tmp_path):
         said.append(err)
     np.testing.assert_allclose(outputs(printed), expected, rtol=0, atol=1e-5)
     assert said[0] == ""
-    assert said[1] == f"nystream: going on after line 8 of {csv}, with token 8\n"
-    assert said[2] == f"nystream: going on after line 9 of {csv}, with token 9\n"
+    assert said[1] == f"nystream: resuming after line 8 of {csv}, with token 8\n"
+    assert said[2] == f"nystream: resuming after line 9 of {csv}, with token 9\n"
 
 
 def test_standard_input_goes_on_with_what_comes(capsys, monkeypatch, run_folder, csv, expected, tmp_path):
@@ -155,7 +155,7 @@ def test_standard_input_goes_on_with_what_comes(capsys, monkeypatch, run_folder,
     assert main(["stream", str(run_folder), "-", "--load-state", state]) == 0
     out, err = capsys.readouterr()
     np.testing.assert_allclose(outputs(out), expected, rtol=0, atol=1e-5)
-    assert err == "nystream: going on with what comes, with token 13\n"
+    assert err == "nystream: resuming with new records, with token 13\n"
 
 
 def test_another_file_is_read_from_its_beginning(capsys, run_folder, csv, tmp_path):
@@ -166,7 +166,7 @@ def test_another_file_is_read_from_its_beginning(capsys, run_folder, csv, tmp_pa
     assert main(["stream", str(run_folder), str(other), "--load-state", state]) == 0
     out, err = capsys.readouterr()
     assert [json.loads(line)["token"] for line in out.splitlines()] == [31, 32]
-    assert err == f"nystream: going on at the beginning of {other}, with token 31\n"
+    assert err == f"nystream: resuming at the beginning of {other}, with token 31\n"
 
 
 def test_a_kill_loses_nothing(capsys, run_folder, csv, expected, tmp_path):
@@ -235,10 +235,10 @@ def test_lines_for_people(capsys, run_folder, csv):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere", "-"], "nowhere is not a folder; give a run folder, a model folder, or one of the package: demand"),
-        ([".", "-"], ". holds no model: neither it nor model has a config.json"),
+        (["nowhere", "-"], "nowhere is not a folder; give a run folder, a model folder, or a model of the package: d"),
+        ([".", "-"], ". has no model: neither it nor model contains a config.json"),
         (["RUN", "none.csv"], "none.csv does not exist"),
-        (["RUN", "mic"], "mic is sound, but the model was not trained to read sound"),
+        (["RUN", "mic"], "mic is audio, but the model was not trained on audio"),
         (["RUN", "-", "--json", "--human"], "json and human are both set"),
         (["RUN", "-", "--every", "0", "--save-state", "state"], "every=0"),
         (["RUN", "-", "--every", "100"], "every=100 is for --save-state, which is not given"),
@@ -330,5 +330,5 @@ def test_a_stream_that_is_stopped_says_what_it_skipped(run_folder, csv):
     assert err.decode().splitlines() == [
         "nystream: 8 skipped like line 32: c is 'foo', which is not a number",
         "nystream: 8 of 38 lines skipped",
-        "nystream: stopped by SIGTERM; the session is not saved: --save-state FILE would do that",
+        "nystream: stopped by SIGTERM; the session was not saved: --save-state FILE saves it",
     ]

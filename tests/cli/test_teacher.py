@@ -28,7 +28,7 @@ SMALL, write, stamps, load, table, trained = (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "FEWEST", 2)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
 
 
 def test_a_teacher(capsys, tmp_path):
@@ -54,7 +54,7 @@ def test_a_teacher_of_unknown_rows_is_doubted_and_so_is_its_pupil(capsys, tmp_pa
     arguments = ["data.csv", "--target", "total"]
     trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
     (tmp_path / "full" / "model").rename(tmp_path / "lone")
-    doubt = "too; nothing says what it was trained on, so scores are fair only if it has not seen the test part"
+    doubt = "too; it is not known what it was trained on, so scores are fair only if it has not seen the test part"
     assert doubt in trained(capsys, *arguments, "--teacher", "lone", "--out", "pupil")
     assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", "pupil-of-a-pupil")
     for held in ("{", "[]"):
@@ -74,7 +74,7 @@ def test_a_teacher_of_something_else_is_refused(capsys, refused, options, words)
     table(other=[i % 13 for i in range(160)])
     trained(capsys, "data.csv", *options, "--variant", "co-full", "--out", "full")
     err = refused("train", "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
-    assert "teacher is a model of something else: " in err
+    assert "teacher was trained for another task: " in err
     assert words in err
 
 
@@ -100,7 +100,7 @@ def test_a_run_with_a_teacher_that_has_changed_is_refused(capsys, refused, tmp_p
     shutil.rmtree(tmp_path / "full")
     trained(capsys, *arguments, "--variant", "co-full", "--seed", "1", "--out", "full")
     err = refused("train", *arguments, "--teacher", "full", "--out", "pupil", *SMALL)
-    assert f"out=pupil holds a run with another teacher: {tmp_path / 'full'} has changed since" in err
+    assert f"out=pupil contains a run with another teacher: {tmp_path / 'full'} has changed;" in err
 
 
 def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_path):

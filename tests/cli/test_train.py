@@ -18,6 +18,7 @@ import torch
 from nystream.cli import main
 from nystream.data import run as running
 from nystream.models import StreamModel
+from nystream.train import recipe
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_run.py"))))
 SMALL, write, stamps, load, table, trained = (
@@ -33,14 +34,14 @@ SMALL, write, stamps, load, table, trained = (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "FEWEST", 2)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
 
 
 def test_a_table_becomes_a_run(capsys, tmp_path):
     table(kind=["a", "b"] * 80, other=[i % 13 for i in range(160)])
     out = trained(capsys, "data.csv", "--target", "total", "--units", "MW")
     run = tmp_path / "runs" / "data"
-    assert "time is 'time', a row every hour" in out
+    assert "time column 'time', one row every hour" in out
     assert "persistence" in out
     assert "Forecasting, MW" in out
     assert out.splitlines()[-1] == f"next: nystream stream runs/data {tmp_path / 'data.csv'}"
@@ -91,9 +92,9 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "fix_landmarks", stop)
+        patch.setattr(recipe, "fit_landmarks", stop)
         assert main(["train", *arguments, *SMALL]) == 130
-        said = "2 epochs of training saved in runs/data; the same command resumes there"
+        said = "2 epochs of training saved in runs/data; run the same command to resume"
         assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
     assert "resuming runs/data at epoch 3 of 3\n" in trained(capsys, *arguments)
     first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
@@ -105,9 +106,9 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
 def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):
     table()
     with monkeypatch.context() as patch:
-        patch.setattr(running, "fix_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
+        patch.setattr(recipe, "fit_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
         assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
-    said = "2 epochs of training saved in runs/data; the same command resumes there"
+    said = "2 epochs of training saved in runs/data; run the same command to resume"
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 
@@ -121,7 +122,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     ],
 )
 def test_every_variant_has_the_same_budget(capsys, monkeypatch, tmp_path, variant, epochs, plan, lines):
-    monkeypatch.setattr(running, "MOST", 2)
+    monkeypatch.setattr(running, "MAX_UPDATES_PER_EPOCH", 2)
     table()
     out = trained(capsys, "data.csv", "--target", "total", "--variant", variant, "--epochs", str(epochs))
     assert f"training for {plan}\n" in out
@@ -189,7 +190,7 @@ def test_the_same_command_finds_its_run_again(capsys, refused):
     assert "already" not in first
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
     err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
-    assert "out=runs/data holds a run of other settings: horizon is 1 there and 3 here; give another folder" in err
+    assert "out=runs/data contains a run with other settings: horizon is 1 there and 3 here; give another folder" in err
 
 
 def test_a_run_that_lacks_a_newer_setting_goes_on(capsys, tmp_path):
@@ -208,9 +209,9 @@ def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     trained(capsys, *arguments)
     table(count=170)
     err = refused("train", *arguments, *SMALL, "--out", "runs/data")
-    assert f"out=runs/data holds a run on other data: {tmp_path / 'data.csv'} has changed since" in err
+    assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
     out = trained(capsys, *arguments)
-    assert "runs/data holds a run of other settings or other data: this one goes to runs/data-2" in out
+    assert "runs/data has a run with other settings or other data: this one goes to runs/data-2" in out
 
 
 def test_names_with_commas_and_other_signs(capsys, tmp_path):
@@ -228,7 +229,7 @@ def test_names_with_commas_and_other_signs(capsys, tmp_path):
 def test_thousands(capsys, refused):
     write("data.csv", {"time": stamps(160), "total": [f"{1000 + 9 * x:,.0f}" for x in load(160)]})
     err = refused("train", "data.csv", "--target", "total")
-    assert "which may be 1900 or 1.9: say which (--decimal . or --decimal ,)" in err
+    assert "which can mean 1900 or 1.9: give --decimal . or --decimal ," in err
     out = trained(capsys, "data.csv", "--target", "total", "--decimal", ".", "--variant", "co-full")
     assert "numbers have commas between thousands" in out
 
@@ -236,9 +237,9 @@ def test_thousands(capsys, refused):
 @pytest.mark.parametrize(
     ("step", "form", "separator", "words"),
     [
-        (timedelta(minutes=15), "%Y-%m-%dT%H:%M:%SZ", ",", "a row every 15 minutes"),
-        (timedelta(days=1), "%d.%m.%Y", ";", "a row every day"),
-        (timedelta(seconds=10), "%m/%d/%Y %H:%M:%S", "\t", "a row every 10 seconds"),
+        (timedelta(minutes=15), "%Y-%m-%dT%H:%M:%SZ", ",", "one row every 15 minutes"),
+        (timedelta(days=1), "%d.%m.%Y", ";", "one row every day"),
+        (timedelta(seconds=10), "%m/%d/%Y %H:%M:%S", "\t", "one row every 10 seconds"),
     ],
 )
 def test_other_frequencies_and_forms(capsys, refused, step, form, separator, words):
@@ -246,7 +247,7 @@ def test_other_frequencies_and_forms(capsys, refused, step, form, separator, wor
     write("data.csv", {"when": stamps(120, step, form), "a": values, "b": values}, separator)
     if "/" in form:
         err = refused("train", "data.csv", "--target", "a")
-        assert "'01/01/2024 00:00:00' could be several days: say --time-format '%d/%m/%Y %H:%M:%S' or" in err
+        assert "'01/01/2024 00:00:00' can be read in several ways: give --time-format '%d/%m/%Y %H:%M:%S' or" in err
     told = ["--time-format", form] if "/" in form else []
     out = trained(capsys, "data.csv", "--target", "a,b", "--horizon", "3", "--variant", "co-full", *told)
     assert words in out
@@ -265,15 +266,15 @@ def test_gaps_and_missing_values(capsys, refused):
         },
     )
     err = refused("train", "data.csv", "--target", "total", *SMALL)
-    assert "not even in time, line 52: 2 rows are missing between 2024-01-03 01:00:00 and 2024-01-03 04:00:00" in err
-    assert "--gaps fill would fill them" in err
+    assert "not regular in time, line 52: 2 rows are missing between 2024-01-03 01:00:00 and 2024-01-03 04:00:00" in err
+    assert "--gaps fill inserts the missing rows" in err
     err = refused("train", "data.csv", "--target", "total", "--gaps", "fill", *SMALL)
-    assert "fields that are missing, line 4: 'kind' is empty" in err
+    assert "has missing fields, line 4: 'kind' is empty" in err
     out = trained(capsys, "data.csv", "--target", "total", "--gaps", "fill", "--missing", "fill")
     assert "3 missing rows filled" in out
     out = trained(capsys, "data.csv", "--target", "total", "--gaps", "skip", "--missing", "skip")
-    assert "rows with missing fields left out" in out
-    assert "3 missing rows passed over" in out
+    assert "rows with missing fields dropped" in out
+    assert "3 missing rows skipped" in out
 
 
 @pytest.mark.parametrize(
@@ -281,14 +282,17 @@ def test_gaps_and_missing_values(capsys, refused):
     [
         ([], "source is missing"),
         (["none.csv"], "does not exist"),
-        (["data.txt.gz"], "is no table"),
+        (["data.txt.gz"], "is not a table"),
         (["data.csv"], "target is missing: name the column to forecast, one of 'total'"),
         (["data.csv", "--target", "sum"], "has no target 'sum'"),
-        (["data.csv", "--target", "total", "--time", "total"], "is no column of times"),
-        (["data.csv", "--target", "time"], "target 'time' is the column of times"),
+        (["data.csv", "--target", "total", "--time", "total"], "is not a column of times"),
+        (["data.csv", "--target", "time"], "target 'time' is the time column"),
         (["data.csv", "--target", "total,total"], "target 'total' is named more than once"),
-        (["data.csv", "--target", "total", "--time-format", "%d"], "fits no column"),
-        (["data.csv", "--target", "total", "--window", "500"], "window=500 is too long: 127 tokens"),
+        (["data.csv", "--target", "total", "--time-format", "%d"], "matches no column"),
+        (
+            ["data.csv", "--target", "total", "--window", "500"],
+            "too long for streams of at most 127 tokens",
+        ),
         (["data.csv", "--target", "total", "--horizon", "0"], "horizon=0 must be at least 1"),
         (["data.csv", "--target", "total", "--epochs", "0"], "epochs=0"),
         (["data.csv", "--target", "total", "--window", "0"], "window=0"),
@@ -312,11 +316,11 @@ def test_gaps_and_missing_values(capsys, refused):
         (["data.csv", "--target", "total", "--lr", "-1"], "lr=-1.0"),
         (["data.csv", "--target", "total", "--lr", "inf"], "lr=inf must be finite and at least 0"),
         (["."], "has neither feature files (.npy, .npz) nor audio"),
-        (["."], "it has tables, which are given one by one, as files"),
+        (["."], "it has tables: give the path of one of them"),
         (["data.csv", "--target", "total", "--num-heads", "7"], "num_heads=7"),
         (["data.csv", "--target", "total", "--device", "tpu"], "device='tpu'"),
         (["data.csv", "--target", "total", "--background", "x"], "background='x' is for a folder of feature files"),
-        (["data.csv", "--target", "total", "--out", "full"], "out=full is there and holds no run"),
+        (["data.csv", "--target", "total", "--out", "full"], "out=full exists and is not a run"),
         (["--config", "none.toml"], "config=none.toml is not a file"),
         (["--config", "bad.toml"], "config=bad.toml cannot be used"),
         (["--config", "odd.yaml"], "unknown fields: colour"),
@@ -370,7 +374,7 @@ def test_several_classes_at_once(capsys, tmp_path):
         y = (rng.random((20, 3)) > 0.6).astype(np.uint8)
         np.savez(tmp_path / "clips" / f"{i}.npz", x=(rng.normal(size=(20, 3)) + 3 * y).astype(np.float32), y=y)
     out = trained(capsys, "clips")
-    assert "3 classes, classes of every frame, several at once or none" in out
+    assert "3 classes, labelled per frame, several at once or none" in out
     assert StreamModel.from_pretrained("runs/clips/model").info.several
     assert main(["eval", "runs/clips", "clips", "--plain"]) == 0
     assert "mean average precision" in capsys.readouterr().out
@@ -381,7 +385,7 @@ def test_a_folder_of_feature_files(capsys, refused, tmp_path, labels):
     folder_of_frames(tmp_path / "clips", labels)
     (tmp_path / "clips" / "broken.npz").write_text("x")
     out = trained(capsys, "clips", "--layers", "2")
-    assert "1 file left out: broken.npz" in out
+    assert "1 file dropped: broken.npz" in out
     assert ("mean average precision" if labels == "frames" else "accuracy at the end of a file") in out
     model = StreamModel.from_pretrained("runs/clips/model")
     assert model.info.task == ("detection" if labels == "frames" else "classification")
@@ -406,6 +410,6 @@ def test_a_folder_of_audio(capsys, tmp_path):
             wave = np.sin(2 * np.pi * pitch * np.arange(12000) / 16000) * 0.5 + rng.normal(size=12000) * 0.05
             soundfile.write(tmp_path / "sounds" / label / f"{i}.wav", wave, 16000)
     out = trained(capsys, "sounds", "--window", "4")
-    assert "8 files of 56 tokens in all; 2 classes, a class for every file" in out
+    assert "8 files with 56 tokens in total; 2 classes, one per file" in out
     info = StreamModel.from_pretrained("runs/sounds/model").info
     assert (info.labels, info.seconds, info.reader["kind"]) == (("high", "low"), 0.1, "audio")

@@ -10,22 +10,22 @@ START = np.datetime64("2021-03-01T00:00", "m")
 
 @pytest.mark.parametrize("minutes", [5, 15, 60, 360])
 def test_time_features_repeat_with_the_day_and_the_week(minutes):
-    held = time_features(np.arange(START, START + np.timedelta64(14, "D"), np.timedelta64(minutes, "m")))
+    features = time_features(np.arange(START, START + np.timedelta64(14, "D"), np.timedelta64(minutes, "m")))
     day, week = 24 * 60 // minutes, 7 * 24 * 60 // minutes
-    np.testing.assert_allclose(held[day:, :2], held[:-day, :2], atol=1e-12)
-    np.testing.assert_allclose(held[week:, 2:], held[:-week, 2:], atol=1e-12)
-    np.testing.assert_allclose(held[:, ::2] ** 2 + held[:, 1::2] ** 2, 1)
-    assert len(np.unique(held[:week].round(9), axis=0)) == week  # every time of the week has its own
+    np.testing.assert_allclose(features[day:, :2], features[:-day, :2], atol=1e-12)
+    np.testing.assert_allclose(features[week:, 2:], features[:-week, 2:], atol=1e-12)
+    np.testing.assert_allclose(features[:, ::2] ** 2 + features[:, 1::2] ** 2, 1)
+    assert len(np.unique(features[:week].round(9), axis=0)) == week  # every time of the week has its own
 
 
 def test_time_features_are_of_the_time_and_not_of_the_unit():
     stamps = np.array(["2021-03-01T00:00", "2021-03-01T06:00", "2021-03-08T06:00"], "datetime64[m]")
-    held = time_features(stamps)
-    np.testing.assert_allclose(held[0, :2], [0, 1], atol=1e-12)  # midnight
-    np.testing.assert_allclose(held[1, :2], [1, 0], atol=1e-12)  # a quarter of a day later
-    np.testing.assert_allclose(held[1], held[2], atol=1e-12)  # a week later
+    features = time_features(stamps)
+    np.testing.assert_allclose(features[0, :2], [0, 1], atol=1e-12)  # midnight
+    np.testing.assert_allclose(features[1, :2], [1, 0], atol=1e-12)  # a quarter of a day later
+    np.testing.assert_allclose(features[1], features[2], atol=1e-12)  # a week later
     for unit in ("s", "ms", "ns"):
-        np.testing.assert_array_equal(time_features(stamps.astype(f"datetime64[{unit}]")), held)
+        np.testing.assert_array_equal(time_features(stamps.astype(f"datetime64[{unit}]")), features)
 
 
 def test_refuses_times_that_are_none():

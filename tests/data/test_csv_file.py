@@ -2,7 +2,7 @@
 
 import pytest
 
-from nystream.data.csv_file import header_of, read_csv, separator_of
+from nystream.data.csv_file import file_separator, read_csv, read_header
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def path(tmp_path):
 
 def test_fields_are_text(path):
     path.write_text("a ;b\n 1;x\n2\n")
-    assert separator_of(path) == ";"
+    assert file_separator(path) == ";"
     assert read_csv(path, ";").to_dict(as_series=False) == {"a": [" 1", "2"], "b": ["x", None]}
     path.write_text("a,b\n")
     assert read_csv(path, ",").height == 0
@@ -20,8 +20,8 @@ def test_fields_are_text(path):
 
 def test_separators_in_quotes_do_not_count(path):
     path.write_text('time;"Load, MW, net";b\n2024-01-01;1;2\n')
-    assert separator_of(path) == ";"
-    assert header_of(path, ";") == ["time", "Load, MW, net", "b"]
+    assert file_separator(path) == ";"
+    assert read_header(path, ";") == ["time", "Load, MW, net", "b"]
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_separators_in_quotes_do_not_count(path):
         ("a,a\n1,2\n", "several columns named 'a'"),
         (
             "# made by hand\na,b\n1,2\n",
-            "begins with '# made by hand', but must with the names .*: grep -v '.#' data.csv",
+            "begins with '# made by hand', but must begin with the names .*: grep -v '.#' data.csv",
         ),
-        ("sep=;\na;b\n1;2\n", "begins with 'sep=;', but must with the names of its columns: tail -n .2 data.csv"),
+        ("sep=;\na;b\n1;2\n", "begins with 'sep=;', but must begin with the names of its columns: tail -n .2 data.csv"),
         ("2024-01-01 00:00:00,1.5,2\n2024-01-01 01:00:00,1.6,2\n", "begins with numbers"),
         ("a,b\n1,2\n1,2,3\n", "data.csv, line 3 has 3 fields, but the first line names 2"),
         ('a,b\n1,"2\n2"\n1,2,3\n', "line 4 has 3 fields"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nystream.data.forecast import forecast, level
+from nystream.data.forecast import forecast, levels
 from nystream.data.table import read_table
 from nystream.data.table_reader import TableReader
 
@@ -40,7 +40,7 @@ def test_scores_are_in_the_users_units(problem):
     scores = problem.scores("test", 9, y + 2.0, y)
     assert scores["mean absolute error of two"] == pytest.approx(2.0, abs=1e-5)
     assert scores["root mean squared error of load"] == pytest.approx(2.0, abs=1e-5)
-    guess, truth, base = level(problem, "test", 9, y)
+    guess, truth, base = levels(problem, "test", 9, y)
     np.testing.assert_allclose(guess, truth)
     np.testing.assert_allclose(truth, problem.rows.base[270:300], atol=1e-4)
     np.testing.assert_array_equal(base, problem.rows.base[267:297])
@@ -68,12 +68,12 @@ def test_targets_that_are_not_known_are_not_scored(write_csv, hours):
     assert all(math.isfinite(score) for score in problem.baselines("train", 4)["persistence"].values())
 
 
-@pytest.mark.parametrize(("place", "words"), [(80, "next 10% of the rows, to select by"), (90, "last 10%")])
+@pytest.mark.parametrize(("place", "words"), [(80, "next 10% of the rows, the validation data"), (90, "last 10%")])
 def test_a_part_without_targets_is_refused(write_csv, place, words):
     values = [float(i**1.1) for i in range(101)]
     values[place + 1 : place + 11] = [None] * 10
     table = read_table(write_csv({"a": values}))
-    with pytest.raises(ValueError, match=f"'a' is empty in all of the {words}.*; --missing skip leaves out rows"):
+    with pytest.raises(ValueError, match=f"'a' is empty in all of the {words}.*; --missing skip drops rows"):
         forecast(table, ["a"], missing="fill")
     assert len(forecast(table, ["a"], missing="skip").y)
 

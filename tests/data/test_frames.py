@@ -78,17 +78,17 @@ def test_bad_files_are_reported(tmp_path):
     (tmp_path / "k.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:200])
     clips = read_frames(tmp_path, show=False)
     assert [clip.name for clip in clips.clips] == ["a.npz", "h.npz"]
-    reasons = {one.name[0]: one.reason for one in clips.bad}
+    reasons = {name[0]: reason for name, reason in clips.bad.items()}
     assert reasons["b"] == "it is a copy of a.npz"
     assert reasons["c"] == "its labels are [19], but it has 20 frames"
     assert "not finite" in reasons["d"]
-    assert reasons["e"] == "width 4, but most have 3"
+    assert reasons["e"] == "width 4, but most files have 3"
     assert reasons["f"] == "it has the arrays p, q, but needs one named x"
-    assert reasons["g"] == "float32 [3], but must be numbers [T, width]"
-    assert reasons["i"] == "i.npy is no whole file of arrays of numbers"
+    assert reasons["g"] == "it is float32 [3], but must be numbers [T, width], one row per token"
+    assert reasons["i"] == "i.npy is not a complete file of numeric arrays"
     assert reasons["j"] == "it has no label"
     assert "k" in reasons
-    assert "9 files left out: " in clips.notes[1]
+    assert "9 files dropped: " in clips.notes[1]
     assert "and 6 more" in clips.notes[1]
 
 
@@ -96,7 +96,7 @@ def test_bad_files_are_reported(tmp_path):
     ("y", "words"),
     [
         (np.array([0.5, 1, 1]), "whole numbers"),
-        (np.array([0, -2, 1]), "go from -2 to 1"),
+        (np.array([0, -2, 1]), "range from -2 to 1"),
         (np.full((3, 2), 3), "zeros"),
     ],
 )
@@ -110,9 +110,7 @@ def test_labels_of_files_that_are_not_there(tmp_path):
     for i in range(3):
         np.save(tmp_path / f"{i}.npy", frames())
     (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n1,b\n2.npy,a\ngone.npy,a\n")
-    assert [tuple(one) for one in read_frames(tmp_path).bad] == [
-        ("gone.npy", "labels.csv has it, but there is no such file")
-    ]
+    assert read_frames(tmp_path).bad == {"gone.npy": "it is in labels.csv, but does not exist"}
     (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n0.npy,b\n")
     with pytest.raises(ValueError, match=r"has two labels for '0\.npy': 'a' and 'b'"):
         read_frames(tmp_path)
@@ -120,7 +118,7 @@ def test_labels_of_files_that_are_not_there(tmp_path):
 
 def test_no_labels_at_all(tmp_path):
     np.save(tmp_path / "a.npy", frames())
-    with pytest.raises(ValueError, match="has no labels: give `y`"):
+    with pytest.raises(ValueError, match="has no labels: for labels per frame, give `y`"):
         read_frames(tmp_path, show=False)
     (tmp_path / "labels.csv").write_text("name,label\n")
     with pytest.raises(ValueError, match="must have the columns file and label"):
@@ -147,7 +145,7 @@ def test_the_split_has_every_class_in_every_part(tmp_path):
     for part in parts:
         assert {int(clips.clips[i].y[0]) for i in part} == {0, 1, 2}
     (tmp_path / "b" / "0.npy").unlink()
-    with pytest.raises(ValueError, match="class 'b' has 2 files that can be used, but needs 3"):
+    with pytest.raises(ValueError, match="class 'b' has 2 usable files, but needs 3"):
         split(read_frames(tmp_path, show=False), 0)
 
 

@@ -42,7 +42,7 @@ def test_a_model_says_how_its_outputs_are_read(tmp_path):
 
 
 def test_one_class_a_frame(tmp_path):
-    held = [np.random.default_rng(i).integers(-1, 3, size=20) for i in range(9)]
-    problem = labelled(clips(tmp_path, held))
+    labels = [np.random.default_rng(i).integers(-1, 3, size=20) for i in range(9)]
+    problem = labelled(clips(tmp_path, labels))
     assert problem.task == Detection(background=None)
     assert not problem.info.several

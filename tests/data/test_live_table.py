@@ -27,7 +27,7 @@ def record(hour, load=1.0, wind=2.0, kind="a"):
 
 
 def times(live, *hours):
-    """The hours of the tokens that rows of these hours bring, and what was said of each row."""
+    """The hours of the tokens that rows of these hours bring, and the note on each row."""
     found, notes = [], []
     for hour in hours:
         stamp = BEGIN + timedelta(hours=hour)
@@ -44,8 +44,8 @@ def test_one_wrong_time_costs_one_row(gaps):
     between = [[2]] if gaps == "fill" else [[]]
     after = [[5]] if gaps == "fill" else [[]]
     assert found == [[0], [1], [], between[0] + [3], [4], [], after[0] + [6]]
-    assert "8,783 rows after 2024-01-01 01:00:00; it is taken in with the next one, if that goes on from it" in notes[2]
-    lost = "the one before it is left out: nothing bears out its time"
+    assert "8,783 rows after 2024-01-01 01:00:00; it is accepted with the next row, if that one follows it" in notes[2]
+    lost = "the row before it is dropped: no other row confirms its time"
     assert [notes[i] for i in (0, 1, 3, 4, 6)] == ["", "", lost, "", lost]
 
 
@@ -53,7 +53,7 @@ def test_a_clock_that_was_set_is_believed_at_its_second_row():
     live = READER.live(gaps="skip")
     found, notes = times(live, 0, 10**6, 10**6 + 1, 1, 2, 3)  # and set back again
     assert found == [[0], [], [10**6, 10**6 + 1], [], [1, 2], [3]]
-    assert "bears out the one before" in notes[2]
+    assert "confirms the row before it" in notes[2]
     assert "back in time" in notes[4]
     live = READER.live(gaps="fill")
     assert times(live, 0, 1, 2, -50, 0, 1, 2, 3)[0] == [[0], [1], [2], [], [-50, *range(-49, 1)], [1], [2], [3]]
@@ -63,7 +63,7 @@ def test_rows_that_were_met_are_left_out():
     live = READER.live(gaps="fill")
     found, notes = times(live, 0, 1, 2, 3, 0, 1, 2, 3, 4)
     assert found == [[0], [1], [2], [3], [], [], [], [], [4]]
-    assert notes[4] == "2024-01-01 00:00:00 comes before the next row is due; the last was 2024-01-01 03:00:00"
+    assert notes[4] == "2024-01-01 00:00:00 is before the next row is due; the last row was at 2024-01-01 03:00:00"
 
 
 def test_a_long_gap_is_filled_once_it_is_believed_and_one_that_is_too_long_passed_over():
@@ -71,10 +71,19 @@ def test_a_long_gap_is_filled_once_it_is_believed_and_one_that_is_too_long_passe
     assert times(live, 0, 200, 201)[0] == [[0], [], list(range(1, 202))]
     found, notes = times(live, 20201, 20202, 20203)
     assert found == [[], [20201, 20202], [20203]]
-    assert "19,999 missing rows passed over" in notes[1]
+    assert "19,999 missing rows skipped" in notes[1]
 
 
-def test_a_row_that_waits_is_saved():
+def test_a_row_that_is_held_back_and_comes_again_is_dropped_once():
+    live = READER.live(gaps="skip")
+    lost = []
+    for hour in (0, 500, 500, 501):
+        times(live, hour)
+        lost.append(live.lost)
+    assert lost == [0, 0, 1, 0]
+
+
+def test_a_row_that_is_held_back_is_saved():
     live, other = READER.live(gaps="skip"), READER.live(gaps="skip")
     times(live, 0, 500)
     other.remember(json.loads(json.dumps(live.memory())))
@@ -82,7 +91,7 @@ def test_a_row_that_waits_is_saved():
 
 
 @pytest.mark.parametrize("missing", ["fail", "fill", "skip"])
-def test_a_row_that_waits_may_lack_fields(missing):
+def test_a_row_that_is_held_back_may_lack_fields(missing):
     live = READER.live(missing, "skip")
     live.read(record(0, load=4.0))
     doubtful = record(0, load=None) | {"time": "2024-03-01"}
@@ -111,7 +120,7 @@ def test_times_with_and_without_a_zone_do_not_mix(zoned):
     here, there = ("2024-01-01T02:00:00+02:00", "2024-01-01T00:00:00")[:: 1 if zoned else -1]
     assert live.zoned is zoned
     assert live.read(record(0) | {"time": here})[0].time == np.datetime64("2024-01-01")
-    words = "times must name a zone" if zoned else "times must name no zone"
+    words = "times must have a time zone" if zoned else "times must not have a time zone"
     with pytest.raises(RecordError, match=words):
         live.read(record(0) | {"time": there})
     aware = datetime(2024, 1, 1, 1, tzinfo=UTC)
@@ -124,7 +133,7 @@ def test_times_with_and_without_a_zone_do_not_mix(zoned):
 def test_zones_in_a_table_are_all_or_none():
     moments = [datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=2))).isoformat(), "2024-01-01T01:00:00"]
     table = Table("a.csv", pl.DataFrame([record(0) | {"time": moment} for moment in moments]), first_line=2)
-    with pytest.raises(ValueError, match=r"a\.csv, line 3: .* must either all name a zone, or none"):
+    with pytest.raises(ValueError, match=r"a\.csv, line 3: .* but either all times must have a time zone, or none"):
         table.zoned("time", "iso")
 
 
@@ -158,7 +167,7 @@ def test_months_go_by_the_calendar():
     ("columns", "missing", "words"),
     [
         (None, "fail", "records are 4 numbers without names, but the model needs 'time', 'load', 'kind', 'wind'"),
-        (["2024-01-01", "5"], "fill", "'2024-01-01', '5' are no names of the model's columns; it needs 'time', 'load'"),
+        (["2024-01-01", "5"], "fill", "none of '2024-01-01', '5' is a column of the model; it needs 'time', 'load'"),
         (["time", "load", "kind"], "fail", "'wind' is missing from the columns, 'time', 'load', 'kind'"),
         (["time", "load", "kind"], "fill", "'wind' is missing"),  # a target
         (["load", "kind", "wind"], "fill", "'time' is missing"),
@@ -188,11 +197,11 @@ def test_the_policies_are_those_of_training():
     [
         ("foo", "column 'load' is 'foo', which is not a number"),
         ("inf", "column 'load' is 'inf', which is not finite"),
-        ("nan", "column 'load' is nan; --missing fill would"),
-        (float("nan"), "column 'load' is nan; --missing fill would"),
-        ("NA", "column 'load' is 'NA', which counts as empty; --missing fill would"),
-        ("", "column 'load' is empty; --missing fill would"),
-        (None, "column 'load' is empty; --missing fill would"),
+        ("nan", "column 'load' is nan; --missing fill repeats"),
+        (float("nan"), "column 'load' is nan; --missing fill repeats"),
+        ("NA", "column 'load' is 'NA', which counts as empty; --missing fill repeats"),
+        ("", "column 'load' is empty; --missing fill repeats"),
+        (None, "column 'load' is empty; --missing fill repeats"),
     ],
 )
 def test_a_field_that_cannot_be_used_is_said_as_it_is(field, words):
@@ -210,7 +219,7 @@ def test_notes_of_one_kind():
         kinds.append(live.note_kind)
     assert kinds == [
         "early",
-        "doubted",
+        "held back",
         "column 'load' is empty",
         "column 'kind' has a new category",
         "column 'kind' has a new category",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nystream.data import numbers
 
 
-def marks(*columns, told="", separator=","):
-    return numbers.find_marks({f"c{i}": pl.Series(column) for i, column in enumerate(columns)}, told, separator)
+def marks(*columns, decimal="", separator=","):
+    return numbers.find_marks({f"c{i}": pl.Series(column) for i, column in enumerate(columns)}, decimal, separator)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,15 @@ def test_marks_are_found(columns, separator, found):
 @pytest.mark.parametrize(
     ("columns", "separator", "words"),
     [
-        ([["1,013", "998"]], ",", "column 'c0' has '1,013', which may be 1013 or 1.013: say which"),
+        (
+            [["1,013", "998"]],
+            ",",
+            "column 'c0' has '1,013', which can mean 1013 or 1.013: give --decimal . or --decimal ,",
+        ),
         ([["1,013", "1,014"]], ",", "'1,013'"),
         ([["1,013", "998"]], ";", "'1,013'"),
         ([["1,013", "1,014"]], "\t", "'1,013'"),
-        ([["998", "1.013"]], ";", "'1.013', which may be 1.013 or 1013"),
+        ([["998", "1.013"]], ";", "'1.013', which can mean 1.013 or 1013"),
         ([["101.267", "99.123"], ["1,000", "2,001"]], ",", "column 'c1' has '1,000'"),
         ([["1.5"], ["1,5"]], ";", "column 'c0' has '1.5', but column 'c1' has '1,5'"),
     ],
@@ -52,7 +56,7 @@ def test_marks_are_found(columns, separator, found):
 def test_what_may_be_either_is_refused_unless_told(columns, separator, words):
     with pytest.raises(ValueError, match=words):
         marks(*columns, separator=separator)
-    assert [marks(*columns, told=told, separator=separator)[0] for told in (".", ",")] == [".", ","]
+    assert [marks(*columns, decimal=decimal, separator=separator)[0] for decimal in (".", ",")] == [".", ","]
 
 
 @pytest.mark.parametrize(
@@ -73,27 +77,27 @@ def test_what_may_be_either_is_refused_unless_told(columns, separator, words):
     ],
 )
 def test_a_field_is_read_as_a_column_is(text, how, number):
-    (found,) = numbers.values(pl.Series([text.strip()]), how).to_list()
+    (found,) = numbers.parse_column(pl.Series([text.strip()]), how).to_list()
     assert found == number
     if number is None:
         with pytest.raises(ValueError, match=r"."):
-            numbers.value(text, how)
+            numbers.parse_number(text, how)
     else:
-        assert numbers.value(text, how) == number
+        assert numbers.parse_number(text, how) == number
 
 
 @given(text=st.text("0123456789.,-+e", max_size=9), how=st.sampled_from([".", ",", ".,", ",."]))
 def test_fields_and_columns_agree(text, how):
-    (found,) = numbers.values(pl.Series([text], dtype=pl.String), how).to_list()
+    (found,) = numbers.parse_column(pl.Series([text], dtype=pl.String), how).to_list()
     try:
-        assert math.isclose(numbers.value(text, how), found)
+        assert math.isclose(numbers.parse_number(text, how), found)
     except ValueError:
         assert found is None
 
 
 def test_what_is_said():
-    assert numbers.spelled(".") == ()
-    assert numbers.spelled(",.") == (
-        "numbers have a comma before the fraction",
+    assert numbers.describe_marks(".") == ()
+    assert numbers.describe_marks(",.") == (
+        "numbers have a decimal comma",
         "numbers have points between thousands",
     )

@@ -67,12 +67,12 @@ def test_a_folder(tmp_path):
     assert clips.classes == ("high", "low")
     assert [clip.name for clip in clips.clips] == ["high/0.wav", "high/1.wav", "low/0.wav", "low/1.wav"]
     assert [len(clip.x) for clip in clips.clips] == [7, 4, 7, 4]
-    assert {one.name: one.reason for one in clips.bad} == {
+    assert clips.bad == {
         "low/bad.wav": "broken: Format not recognised",
         "low/copy.wav": "it is a copy of low/0.wav",
         "low/short.wav": "too short: 0.00 s",
     }
     with pytest.raises(ValueError, match="seconds=0 must be greater than 0"):
         read_sounds(tmp_path, 0)
-    with pytest.raises(ValueError, match=r"no file that can be used; high/0\.wav: class 'high' is not one of x"):
+    with pytest.raises(ValueError, match=r"no usable file; high/0\.wav: class 'high' is not one of x"):
         read_sounds(tmp_path, 1.0, ("x",), show=False)

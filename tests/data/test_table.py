@@ -4,9 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nystream.data import clock
 from nystream.data import table as tables
-from nystream.data.table import read_table
+from nystream.data.table import counted, listed, read_table, shortened
 
 
 def test_a_csv(write_csv):
@@ -70,10 +69,10 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_times_are_read_in_blocks(monkeypatch, write_csv, hours):
-    monkeypatch.setattr(tables, "MANY", 7)
+    monkeypatch.setattr(tables, "PROGRESS_ROWS", 7)
     stamps = hours(20)
     table = read_table(write_csv({"t": [*stamps[:9], None, *stamps[9:]], "a": range(21)}), show=False)
-    found = table.times("t", clock.ISO)
+    found = table.times("t", "iso")
     assert found[[0, 20]].astype(str).tolist() == ["2024-01-01T00:00:00.000000", "2024-01-01T19:00:00.000000"]
     assert np.flatnonzero(np.isnat(found)).tolist() == [9]
     with pytest.raises(ValueError, match=r"data.csv, line 2: 't' is '2024-01-01 00:00:00', which is not a time"):
@@ -84,3 +83,11 @@ def test_a_sample_is_of_what_is_there(write_csv):
     table = read_table(write_csv({"a": [None, 1, "NA", 2, 3], "b": range(5)}))
     assert table.sample("a", 2) == ["1", "2"]
     assert table.texts("a").to_list() == ["1", "2", "3"]
+
+
+def test_lists_in_messages():
+    assert listed(["a", "b, c"]) == "'a', 'b, c'"
+    assert listed([str(i) for i in range(10)]).endswith("'7' and 2 more")
+    assert shortened(["x", "y", "z"], 2, "; ") == "x; y; and 1 more"
+    assert shortened(["x"], 1, "; ", count=1001) == "x; and 1000 more"
+    assert (counted(1, "row"), counted(1200, "row")) == ("1 row", "1,200 rows")

@@ -84,7 +84,7 @@ def test_live_is_offline(reader, rows, missing, gaps, at):
         np.testing.assert_array_equal(token.x, offline.x[i])
         np.testing.assert_array_equal(token.base, offline.base[i])
         assert token.time == offline.time[i]
-        assert token.gap == (offline.source[i] < 0)
+        assert not (token.gap and offline.known[i].any())
         assert [name not in token.filled for name in READER.targets] == offline.known[i].tolist()
 
 
@@ -138,7 +138,7 @@ def test_changes_are_since_the_token_before():
 def test_filled_fields_are_named_and_take_the_last_value():
     live = READER.live(missing="fill")
     assert live.read({"time": "2024-01-01", "kind": "b", "load": 3.0}) == []
-    assert live.note == "no value of 'wind' is known yet, from which to forecast"
+    assert live.note == "no value of 'wind' is known yet, so there is nothing to forecast from"
     (first,) = live.read({"time": "2024-01-01T01", "kind": None, "wind": 2.0})
     assert first.filled == ("load", "kind")
     assert first.base.tolist() == [2.0, 3.0]
@@ -169,16 +169,16 @@ def test_gaps_are_filled_and_marked():
         ({"load": [1]}, "not a number"),
         ({"load": float("inf")}, "not finite"),
         ({"load": None}, "'load' is empty"),
-        ({"load": "", "wind": ""}, "'load' is empty, and so is 1 more"),
-        ({"kind": "z"}, "'z', a category that training has not met"),
+        ({"load": "", "wind": ""}, "'load' is empty, and 1 more is missing"),
+        ({"kind": "z"}, "'z', a category that is not in the training data"),
         ({"time": "soon"}, "'soon', which is not a time"),
         ({"time": ""}, "'time' is empty"),
         ({"time": 7}, "a time must be text"),
         ({"time": "2024-01-01T05:00:00"}, "4 rows are missing between 2024-01-01 00:00:00 and 2024-01-01 05:00:00"),
-        ({"time": "2024-01-01T00:00:00"}, "not a step of 1 hour later"),
+        ({"time": "2024-01-01T00:00:00"}, "less than one step of 1 hour later"),
         ({"load": 10**400}, r"1000000000.*…, which is not a number"),
         ({"time": 10**400}, r"1000000000.*…, which is not a time"),
-        ({"time": "2024-01-01T01:30:00"}, "no whole number of steps"),
+        ({"time": "2024-01-01T01:30:00"}, "not a whole number of steps"),
     ],
 )
 def test_what_is_refused(bad, words):

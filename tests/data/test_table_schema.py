@@ -27,11 +27,11 @@ def test_columns_of_all_kinds(write_csv, hours):
     assert reader.names[:6] == ("load", "kind=a", "kind=b", "zone=1", "zone=2", "zone=3")
     assert reader.columns[0].usual == pytest.approx(29.25)
     assert notes == (
-        "time is 'when', a row every 15 minutes",
-        "'later' is left out: it is another time",
-        "'id' is left out: it is text of 40 different values, such as 'id 0'; at most 32 can be categories",
-        "'same' is left out: it is 7 in every row",
-        "'nothing' is left out: it is empty",
+        "time column 'when', one row every 15 minutes",
+        "'later' is dropped: it is another time",
+        "'id' is dropped: it is text with 40 different values, such as 'id 0'; at most 32 can be categories",
+        "'same' is dropped: it is 7 in every row",
+        "'nothing' is dropped: it is empty",
     )
 
 
@@ -47,7 +47,7 @@ def test_semicolons_and_decimal_commas(write_csv, hours):
     table = read_table(path)
     reader, notes = find_reader(table, ["a"])
     assert reader.decimal == ","
-    assert "numbers have a comma before the fraction" in notes
+    assert "numbers have a decimal comma" in notes
     assert read_rows(reader, table).base[:, 0].tolist() == [1.5, 2.5, 3.0, 4.0]
 
 
@@ -57,17 +57,17 @@ def test_no_time(write_csv, hours):
     assert reader.time is None
     assert reader.names == ("a", "change of a")
     assert notes == (
-        "no time column: rows are taken as they come",
-        "'t' is left out: it is a time",
-        "'' is left out: it has no name, and seems to number the rows",
+        "no time column: rows are taken in order",
+        "'t' is dropped: it is a time",
+        "'' is dropped: it has no name, and seems to number the rows",
     )
 
 
-def test_what_only_counts_the_rows_is_left_out_unless_named(write_csv):
+def test_what_only_counts_the_rows_is_dropped_unless_named(write_csv):
     table = read_table(write_csv({"a": [1.5, 2.0, 1.0, 3.0], "n": [10, 20, 30, 40]}))
     reader, notes = find_reader(table, ["a"])
     assert reader.names == ("a", "change of a")
-    assert "'n' is left out: it counts the rows, and goes on to numbers that training has not met" in notes
+    assert "'n' is dropped: it counts the rows, so its later values are not in the training data" in notes
     assert find_reader(table, ["a"], columns=["n"])[0].names == ("a", "n", "change of a")
     assert find_reader(table, ["n"])[0].targets == ("n",)
 
@@ -80,12 +80,12 @@ def test_categories_are_those_of_training(write_csv):
         read_rows(reader, table)
     assert len(read_rows(reader, table, "skip").x) == 4
     _, notes = find_reader(table, ["a"], train=0.4)
-    assert "'k' is left out: it is 'x' in every row that is trained on" in notes
+    assert "'k' is dropped: it is 'x' in every training row" in notes
 
 
 def test_thousands(write_csv, hours):
     table = read_table(write_csv({"t": hours(4), "a": ["1,013", "998", "1,046", "1,100"]}))
-    with pytest.raises(ValueError, match=r"data\.csv: column 'a' has '1,013', which may be 1013 or 1\.013"):
+    with pytest.raises(ValueError, match=r"data\.csv: column 'a' has '1,013', which can mean 1013 or 1\.013"):
         find_reader(table, ["a"])
     reader, notes = find_reader(table, ["a"], decimal=".")
     assert read_rows(reader, table).base[:, 0].tolist() == [1013.0, 998.0, 1046.0, 1100.0]
@@ -100,14 +100,14 @@ def test_thousands(write_csv, hours):
     [
         ({"a": [1, 2]}, {"targets": ["b"]}, "has no target 'b'; it has 'a'"),
         ({"a": [1, 2]}, {"targets": []}, "name the column to forecast, one of 'a'"),
-        ({"a": [1, 2], "c": [1, 2]}, {"time": "c"}, "time='c' is no column of times"),
+        ({"a": [1, 2], "c": [1, 2]}, {"time": "c"}, "time='c' is not a column of times"),
         ({"a": [1, 2]}, {"time": "when"}, "has no column 'when'"),
         ({"a": [1, 1]}, {}, "'a' cannot be used: it is 1 in every row"),
         ({"a": ["1", "error"]}, {}, "target 'a' must be numbers, but line 3 has 'error'"),
         ({"a": [1, "inf"]}, {}, "has 'inf' in line 3, which is not finite"),
         ({"t": ["2024-01-02", "2024-01-01"], "a": [1, 2]}, {}, "sort the rows, oldest first"),
-        ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "comes again in 1 row"),
-        ({"t": ["2024-01-01", "2024-01-02"], "a": [1, 2]}, {"targets": ["t"]}, "target 't' is the column of times"),
+        ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "repeats a time in 1 row"),
+        ({"t": ["2024-01-01", "2024-01-02"], "a": [1, 2]}, {"targets": ["t"]}, "target 't' is the time column"),
         ({"a": [1, 2]}, {"targets": ["a", "a"]}, "target 'a' is named more than once"),
         ({"a": [1, 2], "k": ["x", "x"]}, {"columns": ["k"]}, "'k' cannot be used: it is 'x' in every row"),
     ],
@@ -125,23 +125,23 @@ def test_places_are_named(write_csv, hours):
         )
     )
     reader, _ = find_reader(table, ["a"])
-    with pytest.raises(ValueError, match=r"not even in time, line 5: 1 row is missing between .* line 7: 3 rows"):
+    with pytest.raises(ValueError, match=r"not regular in time, line 5: 1 row is missing between .* line 7: 3 rows"):
         read_rows(reader, table, "fill")
-    with pytest.raises(ValueError, match="fields that are missing, line 3: 'a' is empty; --missing fill"):
+    with pytest.raises(ValueError, match="has missing fields, line 3: 'a' is empty; --missing fill"):
         read_rows(reader, table, "fail", "skip")
     filled = read_rows(reader, table, "fill", "fill")
     assert len(filled.x) == 12
-    assert filled.notes == ("1 missing field filled, of 'a'", "4 missing rows filled")
+    assert filled.notes == ("1 missing field filled, in 'a'", "4 missing rows filled")
     assert read_rows(reader, table, "skip", "skip").notes == (
-        "1 row with missing fields left out",
-        "4 missing rows passed over",
+        "1 row with missing fields dropped",
+        "4 missing rows skipped",
     )
 
 
 @pytest.mark.parametrize("written", ["{:.2f} W", "${:,.2f}"])
 def test_numbers_with_units_are_told_of(write_csv, hours, written):
     path = write_csv({"t": hours(40), "a": range(40), "b": [written.format(i + 0.5) for i in range(40)]})
-    assert any("take out what stands beside the numbers" in note for note in find_reader(read_table(path), ["a"])[1])
+    assert any("remove the units next to the numbers" in note for note in find_reader(read_table(path), ["a"])[1])
 
 
 def test_a_slip_in_a_column_of_numbers_is_named(write_csv, hours):
@@ -151,10 +151,10 @@ def test_a_slip_in_a_column_of_numbers_is_named(write_csv, hours):
     with pytest.raises(ValueError, match=r"column 'load' cannot be used: it has 'foo' in line 42, which is not a num"):
         find_reader(table, ["load"])
     _, notes = find_reader(table, ["other"])
-    assert "'load' is left out: it has 'foo' in line 42, which is not a number" in notes
+    assert "'load' is dropped: it has 'foo' in line 42, which is not a number" in notes
 
 
 def test_numbers_with_another_mark_are_named(write_csv, hours):
     table = read_table(write_csv({"when": hours(100), "load": [f"{i * 1.5:.2f}" for i in range(100)]}))
-    with pytest.raises(ValueError, match=r"it has '0.00' in line 2, not a number with a ',' in it"):
+    with pytest.raises(ValueError, match=r"it has '0.00' in line 2, which is not a number with the decimal mark ','"):
         find_reader(table, ["load"], decimal=",")

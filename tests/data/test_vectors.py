@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from nystream.data.reader import RecordError
-from nystream.data.vectors import VectorReader
+from nystream.data.vectors import LiveVectors
 
 
 @pytest.fixture
 def read():
-    readers = {policy: VectorReader(3, "abc", missing=policy) for policy in ("fail", "fill", "skip")}
+    readers = {policy: LiveVectors(3, "abc", missing=policy) for policy in ("fail", "fill", "skip")}
 
     def read(record, missing="fail"):
         tokens = readers[missing].read(record)
@@ -41,12 +41,12 @@ def test_numbers_in_order_or_by_name(read, record):
     [[None, 5, 6], ["", "5", "6"], [float("nan"), 5, 6], {"b": 5, "c": 6}, [" ", 5, 6], ["NA", 5, 6], ["null", 5, 6]],
 )
 def test_what_is_missing(read, record):
-    said = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
+    reasons = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
     first = "" if isinstance(record, dict) else str(record[0])
-    with pytest.raises(RecordError, match=rf"^a is {said.get(first, 'missing')}; --missing fill would"):
+    with pytest.raises(RecordError, match=rf"^a is {reasons.get(first, 'missing')}; --missing fill repeats"):
         read(record)
     assert read(record, "skip") == []
-    with pytest.raises(RecordError, match="no record before it"):
+    with pytest.raises(RecordError, match="no earlier record"):
         read(record, "fill")
     read([1, 2, 3], "fill")
     (token,) = read(record, "fill")
@@ -63,10 +63,10 @@ def test_what_is_missing(read, record):
         ([1, 2], "2 numbers, but the model takes 3"),
         ([], "0 numbers"),
         ([1, 2, "x"], "c is 'x', which is not a number"),
-        ([1, "1_0", float("inf")], "c is inf, which is beyond float32"),
+        ([1, "1_0", float("inf")], "c is inf, which is not finite"),
         ([1, 10**400, 2], "b is 1000"),
         ([1, 10**5000, 2], "b is a number of thousands of digits"),
-        ([1, 1e39, 2], "b is 1e\\+39, which is beyond float32"),
+        ([1, 1e39, 2], "b is 1e\\+39, which is too large for float32"),
         ([1, [2], 3], "b is \\[2\\], which is not a number"),
         ([[1, 2, 3]], "1 value, of which \\[1, 2, 3\\] is not a number"),
         ([[1], [2], [3]], "a is \\[1\\], which is not a number"),
@@ -80,35 +80,35 @@ def test_what_is_wrong_is_named(read, record, words):
 
 
 def test_the_memory_is_a_value():
-    one, other = (VectorReader(3, missing="fill") for _ in range(2))
+    one, other = (LiveVectors(3, missing="fill") for _ in range(2))
     assert one.memory() == {"last": None}
     one.read([1, 2, 3])
     memory = one.memory()
     one.read([4, 5, 6])
     other.remember(memory)
     assert other.read([None, 0, None])[0].x.tolist() == [1, 0, 3]
-    with pytest.raises(RecordError, match="does not name its inputs"):
+    with pytest.raises(RecordError, match="the model's inputs have none"):
         one.read({"a": 1})
     with pytest.raises(ValueError, match="the memory has 2 numbers, but the reader takes 3"):
         one.remember({"last": [1, 2]})
 
 
 def test_sources_that_fit_and_that_do_not():
-    reader = VectorReader(3, "abc")
+    reader = LiveVectors(3, "abc")
     reader.check(None, 3)
     reader.check(("c", "d", "a", "b"), 4)
     with pytest.raises(ValueError, match="records have 4 numbers, but the model takes 3"):
         reader.check(None, 4)
     with pytest.raises(ValueError, match="the columns are a, b, but the model takes a, b, c: c is missing"):
         reader.check(("a", "b"), 2)
-    VectorReader(3, "abc", missing="fill").check(("a", "b"), 2)
+    LiveVectors(3, "abc", missing="fill").check(("a", "b"), 2)
     with pytest.raises(ValueError, match="a, b, c are missing"):
-        VectorReader(3, "abc", missing="fill").check(("x",), 1)
-    with pytest.raises(ValueError, match="does not name its inputs"):
-        VectorReader(3).check(("a", "b", "c"), 3)
-    VectorReader(3, together=2).check(None, 6)
+        LiveVectors(3, "abc", missing="fill").check(("x",), 1)
+    with pytest.raises(ValueError, match="the model's inputs have none"):
+        LiveVectors(3).check(("a", "b", "c"), 3)
+    LiveVectors(3, together=2).check(None, 6)
     with pytest.raises(ValueError, match="2 tokens arrive together; give 2 x 3 numbers"):
-        VectorReader(3, "abc", together=2).check(("a", "b", "c"), 3)
+        LiveVectors(3, "abc", together=2).check(("a", "b", "c"), 3)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_sources_that_fit_and_that_do_not():
         (["foo"], "1 value, of which 'foo' is not a number, but the model takes 3"),
         (["1"], "1 number, but the model takes 3"),
         (["1", "", "3", "4"], "4 numbers, but the model takes 3"),
-        (["1", "nan", ""], "b, c are missing (b is nan); --missing fill would"),
+        (["1", "nan", ""], "b, c are missing (b is nan); --missing fill repeats"),
     ],
 )
 def test_what_was_found_is_said(read, cells, words):

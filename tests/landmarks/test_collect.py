@@ -181,7 +181,7 @@ def test_size_of_the_batches_does_not_matter():
 def test_batches_larger_than_memory_are_cut(monkeypatch, layers, stack, layer, tokens):
     model, x = build(layers, stack, dtype=torch.float64), torch.randn(5, tokens, 3, dtype=torch.float64)
     whole = sample_of(model, [x], layer).rows
-    monkeypatch.setattr(collecting, "AT_ONCE", 1)
+    monkeypatch.setattr(collecting, "MAX_NUMBERS", 1)
     cut = sample_of(model, [x], layer).rows
     assert np.allclose(whole[np.lexsort(whole.T)], cut[np.lexsort(cut.T)], rtol=0, atol=1e-12)
 
@@ -238,7 +238,7 @@ def test_memory_does_not_grow_with_the_number_of_batches(layers, stack, layer):
 @pytest.mark.parametrize(("layers", "stack", "layer"), STACKS)
 def test_memory_does_not_grow_with_the_size_of_a_batch(monkeypatch, layers, stack, layer):
     model = build(layers, stack)
-    monkeypatch.setattr(collecting, "AT_ONCE", 6 * 24 * 10)
+    monkeypatch.setattr(collecting, "MAX_NUMBERS", 6 * 24 * 10)
     largest = []
     for rows in (20, 100):
         x = torch.randn(rows, 18, 3)
@@ -250,7 +250,7 @@ def test_memory_does_not_grow_with_the_size_of_a_batch(monkeypatch, layers, stac
 
 def test_long_sequences_are_cut_too(monkeypatch):
     model = build(2)
-    monkeypatch.setattr(collecting, "AT_ONCE", 6 * 24 * 10)
+    monkeypatch.setattr(collecting, "MAX_NUMBERS", 6 * 24 * 10)
     x = torch.randn(1, 1_200, 3)
     for layer in (0, 1):
         with Largest() as watch:

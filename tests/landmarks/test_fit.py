@@ -318,7 +318,7 @@ def test_landmarks_that_are_learned_can_be_fitted_again():
 
 
 def test_progress_goes_to_the_log(caplog, monkeypatch):
-    monkeypatch.setattr(progress, "SHORT", -1.0)  # what is done in a moment is told of too
+    monkeypatch.setattr(progress, "MIN_REPORTED", -1.0)  # what is done in a moment is told of too
     caplog.set_level(logging.INFO, "nystream")
     fit(build(), data())
     text = caplog.text
@@ -363,7 +363,7 @@ def test_large_values_are_finite_even_where_their_sum_is_not():
 
 
 def test_values_that_are_too_large_for_the_model():
-    with pytest.raises(ValueError, match=r"x of batches\[0\] is finite, but not what the attention of block 0 sees"):
+    with pytest.raises(ValueError, match=r"x of batches\[0\] is finite, but the inputs of the attention of block 0"):
         fit(build(dtype=torch.float32), [1e300 * x for x in data()])
 
 
@@ -373,7 +373,7 @@ def test_weights_that_are_not_finite(place):
     layer = model.input_proj if place == "input_proj" else model.encoder.blocks[0].attention.q_proj
     with torch.no_grad():
         layer.weight[-1, 0] = torch.nan
-    match = "not what the attention of block 0 sees" if place == "input_proj" else "block 0, head 1, Q: .*not finite"
+    match = "the inputs of the attention of block 0" if place == "input_proj" else "block 0, head 1, Q: .*not finite"
     with pytest.raises(ValueError, match=match):
         fit(model, data())
 
@@ -396,9 +396,9 @@ def test_too_few_distinct_tokens_name_layer_head_and_kind():
 @pytest.mark.parametrize(
     ("batches", "match"),
     [
-        ([], "batches held no tokens at all"),
-        (iter(()), "batches held no tokens at all"),
-        ([torch.zeros(1, 2, WIDTH)], "batches held 2 tokens, but the m=3 landmarks of block 0 need at least 3"),
+        ([], "batches have no tokens"),
+        (iter(()), "batches have no tokens"),
+        ([torch.zeros(1, 2, WIDTH)], "batches have 2 tokens, but the m=3 landmarks of block 0 need at least 3"),
         ([torch.zeros(0, 2, WIDTH)], r"x of batches\[0\] is \[0, 2, 5\]: it has no rows"),
         ([torch.zeros(2, 0, WIDTH)], r"x of batches\[0\] is \[2, 0, 5\]: it has no tokens"),
         ([torch.zeros(2, 4, 7)], r"x of batches\[0\] is \[2, 4, 7\], but must be \[B, T, 5\]"),
@@ -470,7 +470,7 @@ def test_a_variant_without_fixed_landmarks(variant):
 def test_blocks_before_must_be_fitted(stack):
     model = build(layers=3, stack=stack)
     fit(model, data())
-    with pytest.raises(RuntimeError, match=r"layer=2 sees what block 1 returns, .*layer=1\) first"):
+    with pytest.raises(RuntimeError, match=r"layer=2 reads the output of block 1, .*layer=1\) first"):
         fit(model, data(), layer=2)
 
 

@@ -7,14 +7,14 @@ import pytest
 
 import nystream as ns
 from nystream.data.reader import Token
-from nystream.live.answers import Answer, Interpreter, clock, plain, sigmoid, softmax
+from nystream.live.answers import Answer, Interpreter, iso_time, json_numbers, sigmoid, softmax
 
 
 def test_numbers_are_as_short_as_their_dtype_allows():
-    assert plain(np.array([0.1, np.nan, 1e30], np.float32)) == [0.1, None, 1e30]
+    assert json_numbers(np.array([0.1, np.nan, 1e30], np.float32)) == [0.1, None, 1e30]
     third = np.float32(1) / np.float32(3)
-    assert np.float32(plain(np.array([third]))[0]) == third
-    assert plain(np.array([123456789.123456, np.inf])) == [123456789.123456, None]
+    assert np.float32(json_numbers(np.array([third]))[0]) == third
+    assert json_numbers(np.array([123456789.123456, np.inf])) == [123456789.123456, None]
 
 
 def test_what_is_not_finite_is_null():
@@ -29,9 +29,9 @@ def test_probabilities_of_large_logits():
 
 def test_a_forecast_keeps_all_digits_of_its_base():
     info = ns.ModelInfo(task="forecasting", labels=("load",), horizon=2)
-    said = Interpreter(info, 1, lambda time, rows: None)
+    interpreter = Interpreter(info, 1, lambda time, rows: None)
     token = Token(np.zeros(1, np.float32), base=np.array([123456789.25]))
-    answer = said.answer(1, token, np.array([0.5], np.float32), 0.0)
+    answer = interpreter.answer(1, token, np.array([0.5], np.float32), 0.0)
     assert answer.to_dict()["forecast"] == {"load": 123456789.75}
     assert answer.to_dict()["ahead"] == 2
 
@@ -39,9 +39,9 @@ def test_a_forecast_keeps_all_digits_of_its_base():
 @pytest.mark.parametrize("several", [False, True])
 def test_classes(several):
     info = ns.ModelInfo(task="detection", labels=("a", "b", "c"), several=several)
-    said = Interpreter(info, 3, lambda time, rows: None)
+    interpreter = Interpreter(info, 3, lambda time, rows: None)
     y = np.array([2.0, 1.0, -3.0], np.float32)
-    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    answer = interpreter.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
     found = answer.to_dict()
     if several:  # each by itself
         assert (answer.label, answer.labels, found["labels"]) == (None, ("a", "b"), ["a", "b"])
@@ -54,9 +54,9 @@ def test_classes(several):
 
 
 def test_times():
-    assert clock(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
-    assert clock(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
-    assert clock(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
+    assert iso_time(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
+    assert iso_time(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
+    assert iso_time(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
 
 
 def test_units():
@@ -70,9 +70,9 @@ def test_units():
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_an_output_that_is_not_finite_names_no_class(several, wrong):
     info = ns.ModelInfo(task="detection", labels=("calm", "storm", "rain"), several=several)
-    said = Interpreter(info, 3, lambda time, rows: None)
+    interpreter = Interpreter(info, 3, lambda time, rows: None)
     y = np.array([1.0, wrong, -3.0], np.float32)
-    answer = said.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
+    answer = interpreter.answer(1, Token(np.zeros(1, np.float32)), y, 0.0)
     if several and wrong == np.inf:  # a probability of one, whatever the others are
         assert (answer.labels, answer.note) == (("calm", "storm"), "")
         return
@@ -84,8 +84,8 @@ def test_an_output_that_is_not_finite_names_no_class(several, wrong):
 
 
 def test_a_forecast_that_is_not_finite_says_so():
-    said = Interpreter(ns.ModelInfo(task="forecasting", labels=("load",)), 1, lambda time, rows: None)
+    interpreter = Interpreter(ns.ModelInfo(task="forecasting", labels=("load",)), 1, lambda time, rows: None)
     token = Token(np.zeros(1, np.float32), base=np.array([3.0]))
-    found = said.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
+    found = interpreter.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
     assert (found["forecast"], found["note"]) == ({"load": None}, "the model's output is not finite")
-    assert "note" not in said.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()
+    assert "note" not in interpreter.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()

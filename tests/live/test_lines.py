@@ -11,7 +11,7 @@ import pytest
 from nystream.data.reader import RecordError
 from nystream.live.saving import Position
 from nystream.live.sources import Feed, lines, open_source
-from nystream.live.sources.formats import LONGEST, Parser
+from nystream.live.sources.formats import MAX_LINE, Parser
 from nystream.live.sources.lines import LineFile
 
 
@@ -46,9 +46,9 @@ def test_csv_of_numbers_needs_no_header():
         (b'"a"', "neither"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[" + b"1" * 5000 + b"]", "not JSON that can be read"),
-        (b'{"a": 1, "a": 2}', "'a' comes more than once"),
+        (b'{"a": 1, "a": 2}', "'a' appears more than once"),
         (b"[1, \xff]", "not UTF-8: invalid start byte at byte 5"),
-        (b"[" + b" " * LONGEST + b"]", "longer than 16 MiB"),
+        (b"[" + b" " * MAX_LINE + b"]", "longer than 16 MiB"),
     ],
     ids=lambda value: str(value[:12]),
 )
@@ -59,7 +59,7 @@ def test_bad_json_is_named(line, words):
     assert parser.parse(b"[1]") == [1]
 
 
-@pytest.mark.parametrize(("line", "words"), [(b"1,2,3", "3 cells, but the header has 2"), (b'1,"2', "not CSV")])
+@pytest.mark.parametrize(("line", "words"), [(b"1,2,3", "3 fields, but the header has 2"), (b'1,"2', "not CSV")])
 def test_bad_csv_is_named(line, words):
     parser = Parser()
     parser.parse(b"a,b")
@@ -129,7 +129,7 @@ def test_a_pipe_with_a_name_goes_on_with_what_comes(tmp_path):
 
 
 def test_a_line_that_is_too_long_is_passed_over_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST", 10)
+    monkeypatch.setattr(lines, "MAX_LINE", 10)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"[1]\n" + b"x" * 57 + b"\n" + b"[2]\n" + b"y" * 11 + b"\n" + b" " * 7 + b"[4]\r\n" + b"z" * 99)
     found = list(LineFile(path).items())
@@ -184,7 +184,7 @@ def test_another_file_begins_at_its_beginning_and_a_copy_goes_on(tmp_path):
 
 
 def test_following_a_file_gives_whole_lines_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "POLL", 0.001)
+    monkeypatch.setattr(lines, "POLL_SECONDS", 0.001)
     path = tmp_path / "a.jsonl"
     path.write_text("[1]\n[2")
     items = iter(feed_of(path, follow=True))
@@ -201,12 +201,12 @@ def test_following_a_file_gives_whole_lines_alone(tmp_path, monkeypatch):
     assert [next(items)[:2], next(items)[:2]] == [(2, [2, 3]), (4, [4])]
     thread.join()
     path.write_text("")
-    with pytest.raises(OSError, match="has become shorter"):
+    with pytest.raises(OSError, match="was truncated while it was read"):
         next(items)
 
 
 def test_following_goes_on_after_a_last_line_without_an_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "POLL", 0.001)
+    monkeypatch.setattr(lines, "POLL_SECONDS", 0.001)
     path = tmp_path / "a.jsonl"
     path.write_text("[1]\n[2]")
     feed = feed_of(path)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nystream.live.answers import Answer
-from nystream.live.output import HumanLines, JsonLines, line_of, short
+from nystream.live.output import HumanLines, JsonLines, format_line, short
 
 TIME, AHEAD = np.datetime64("2024-01-01T05:00", "s"), np.datetime64("2024-01-01T06:00", "us")
 
@@ -38,7 +38,7 @@ def test_a_file_of_a_folder_is_named():
     file = io.StringIO()
     JsonLines(file).write(forecast(), 30, "a/b.npy")
     assert list(json.loads(file.getvalue()).items())[:3] == [("token", 12), ("file", "a/b.npy"), ("record", 30)]
-    assert line_of(forecast(), file="a/b.npy").plain.startswith("     12  a/b.npy  2024-01-01 05:00:00  load")
+    assert format_line(forecast(), file="a/b.npy").plain.startswith("     12  a/b.npy  2024-01-01 05:00:00  load")
 
 
 def test_rows_ahead_where_nobody_knows_the_time():
@@ -46,23 +46,23 @@ def test_rows_ahead_where_nobody_knows_the_time():
     JsonLines(file).write(forecast(time_ahead=None), 1)
     assert json.loads(file.getvalue())["ahead"] == 1
     assert "for" not in json.loads(file.getvalue())
-    assert line_of(forecast(time_ahead=None)).plain.endswith("MW  1 row ahead")
-    assert line_of(forecast(time_ahead=None, rows_ahead=3)).plain.endswith("MW  3 rows ahead")
+    assert format_line(forecast(time_ahead=None)).plain.endswith("MW  1 row ahead")
+    assert format_line(forecast(time_ahead=None, rows_ahead=3)).plain.endswith("MW  3 rows ahead")
 
 
 def test_times_of_utc_say_so():
     file = io.StringIO()
     JsonLines(file).write(forecast(zoned=True), 1)
     assert json.loads(file.getvalue())["time"] == "2024-01-01T05:00:00Z"
-    assert "for 2024-01-01 06:00:00Z" in line_of(forecast(zoned=True)).plain
+    assert "for 2024-01-01 06:00:00Z" in format_line(forecast(zoned=True)).plain
 
 
 def test_latency_is_said_where_asked():
     file = io.StringIO()
     JsonLines(file, latency=True).write(forecast(microseconds=12.345), 1)
     assert json.loads(file.getvalue())["microseconds"] == 12.3
-    assert "12.3 µs" in line_of(forecast(microseconds=12.345), latency=True).plain
-    assert "µs" not in line_of(forecast(microseconds=12.345)).plain
+    assert "12.3 µs" in format_line(forecast(microseconds=12.345), latency=True).plain
+    assert "µs" not in format_line(forecast(microseconds=12.345)).plain
 
 
 @pytest.mark.parametrize(("encoding", "there"), [("ascii", b"h\\u00f6he"), ("utf-8", "höhe".encode())])
@@ -106,12 +106,12 @@ def test_a_terminal_gets_colours_and_lines_that_fit(monkeypatch):
 
 def test_the_likeliest_classes():
     values = np.array([0.1, 0.6, 0.05, 0.25], np.float32)
-    line = line_of(Answer(1, "probabilities", ("blues", "jazz", "pop", "rock"), values)).plain
+    line = format_line(Answer(1, "probabilities", ("blues", "jazz", "pop", "rock"), values)).plain
     assert line.split() == ["1", "jazz", "0.600", "rock", "0.250", "blues", "0.100"]
 
 
 def test_many_values_are_counted():
-    line = line_of(Answer(1, "output", (), np.zeros(117, np.float32), filled=tuple("abcdefgh"))).plain
+    line = format_line(Answer(1, "output", (), np.zeros(117, np.float32), filled=tuple("abcdefgh"))).plain
     assert "and 111 more" in line
     assert "filled: a, b, c, d, e, f and 2 more" in line
 
@@ -124,7 +124,7 @@ def test_short_numbers(value, text):
 
 
 def test_what_is_not_finite_is_said():
-    line = line_of(Answer(1, "probabilities", ("blues", "jazz"), np.array([np.nan, np.nan], np.float32))).plain
+    line = format_line(Answer(1, "probabilities", ("blues", "jazz"), np.array([np.nan, np.nan], np.float32))).plain
     assert "blues" not in line
     assert line.split() == ["1", "no", "class", "the", "model's", "output", "is", "not", "finite"]
-    assert line_of(forecast(values=(np.nan, 1.0))).plain.endswith("the model's output is not finite")
+    assert format_line(forecast(values=(np.nan, 1.0))).plain.endswith("the model's output is not finite")

@@ -12,14 +12,14 @@ from nystream.data.sample import csv_lines
 from nystream.lab.tasks.electricity import sample
 from nystream.live import models
 from nystream.live.sources import open_source
-from nystream.live.sources.sample import SHARE
+from nystream.live.sources.lines import SAMPLE_SHARE
 
 
 def test_the_sample_is_its_last_hours():
-    lines = list(csv_lines(SHARE))
+    lines = list(csv_lines(SAMPLE_SHARE))
     series = sample()
     assert lines[0].split(",") == ["time", *series.names, "total"]
-    assert len(lines) == 1 + round(SHARE * len(series))
+    assert len(lines) == 1 + round(SAMPLE_SHARE * len(series))
     last = lines[-1].split(",")
     assert np.datetime64(last[0]) == series.time[-1]
     np.testing.assert_allclose([float(word) for word in last[1:]], [*series.values[-1], series.total()[-1]])

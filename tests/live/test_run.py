@@ -58,7 +58,7 @@ def go(path, session, after=None, keeper=None, printer=None, **options):
 
 
 @pytest.fixture(scope="module")
-def held():
+def shared():
     return {}
 
 
@@ -68,8 +68,8 @@ def held():
     backend=st.sampled_from(["numba", "torch"]),
 )
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_stopping_anywhere_changes_nothing(make_model, hourly, held, tmp_path, seed, stops, backend):
-    model = held.setdefault("model", make_model())
+def test_stopping_anywhere_changes_nothing(make_model, hourly, shared, tmp_path, seed, stops, backend):
+    model = shared.setdefault("model", make_model())
     path, state = tmp_path / "a.jsonl", tmp_path / "state"
     path.write_text("\n".join(lines(30, seed)))
     whole, count = go(path, Session(model, hourly(), backend))
@@ -102,9 +102,9 @@ def test_every_place_to_stop(make_model, hourly, stepped, tmp_path):
 def test_bad_records_are_reported_with_their_number(make_model, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("[1, 2, 3]\n\n[1]\n[4, 5, 6]\n")
-    said = []
-    count = follow(Session(make_model()), Feed(open_source(str(path))), Kept(), report=said.append)
-    assert said == ["line 3 skipped: 1 number, but the model takes 3"]
+    messages = []
+    count = follow(Session(make_model()), Feed(open_source(str(path))), Kept(), report=messages.append)
+    assert messages == ["line 3 skipped: 1 number, but the model takes 3"]
     assert (count.taken, count.skipped) == (2, 1)
 
 
@@ -198,13 +198,13 @@ def test_when_it_is_saved(make_model, tmp_path, monkeypatch):
 
 
 def test_answers_that_are_not_finite_are_said_once(make_model, tmp_path):
-    model, path, said = make_model(task="classification", labels=("calm", "storm")), tmp_path / "a.jsonl", []
+    model, path, messages = make_model(task="classification", labels=("calm", "storm")), tmp_path / "a.jsonl", []
     with torch.no_grad():
         model.head.weight.fill_(torch.nan)
     path.write_text("[1, 2, 3]\n" * 5)
     printer = Kept()
-    count = follow(Session(model), Feed(open_source(str(path))), printer, report=said.append)
-    assert len(said) == 1
-    assert said[0].startswith("line 1: the model's output is not finite; such answers are null")
+    count = follow(Session(model), Feed(open_source(str(path))), printer, report=messages.append)
+    assert len(messages) == 1
+    assert messages[0].startswith("line 1: the model's output is not finite; such answers are null")
     assert (count.answers, count.not_finite) == (5, 5)
     assert {answer.label for _, answer in printer.answers} == {None}

@@ -62,9 +62,9 @@ def test_other_weights_configs_and_readers_are_refused(make_model, session):
     with pytest.raises(ValueError, match=r"another config: attention\.update_size is 1 there and 2 here$"):
         saving.restore(blob, Session(make_model(update_size=2)))
     for info, words in (
-        ({"reader": {"kind": "other"}}, "another reader$"),
-        ({"task": "detection", "labels": ("a", "b")}, "another task and labels$"),
-        ({"units": ("MW",)}, "another units$"),
+        ({"reader": {"kind": "other"}}, "a different reader$"),
+        ({"task": "detection", "labels": ("a", "b")}, "a different task and labels$"),
+        ({"units": ("MW",)}, "a different units$"),
     ):
         other = Session(make_model(**info), session.reader)
         with pytest.raises(ValueError, match=words):
@@ -72,16 +72,16 @@ def test_other_weights_configs_and_readers_are_refused(make_model, session):
 
 
 @pytest.fixture(scope="module")
-def held():
+def shared():
     """Made once for all examples."""
     return {}
 
 
 @given(data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_damaged_file_is_refused_and_changes_nothing(make_model, session, held, data):
-    blob = held.setdefault("blob", saving.dump(session, PLACE))
-    other = held.setdefault("other", Session(make_model()))
+def test_a_damaged_file_is_refused_and_changes_nothing(make_model, session, shared, data):
+    blob = shared.setdefault("blob", saving.dump(session, PLACE))
+    other = shared.setdefault("other", Session(make_model()))
     before = other.snapshot()
     if data.draw(st.booleans()):
         damaged = blob[: data.draw(st.integers(0, len(blob) - 1))]
@@ -94,7 +94,7 @@ def test_a_damaged_file_is_refused_and_changes_nothing(make_model, session, held
         assert other.snapshot() == before
     else:  # a space in the header that means nothing
         assert found == PLACE
-        held.pop("other")
+        shared.pop("other")
 
 
 def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch):
@@ -112,7 +112,7 @@ def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch)
         saving.load(path, session)
     for blob in (b"time,load\n1,2\n", b"{}", b"\xff" * 20, save_tensors({}), session.snapshot()[0]):
         path.write_bytes(blob)
-        with pytest.raises(ValueError, match="is no saved session; it would be lost"):
+        with pytest.raises(ValueError, match="is not a saved session, so it is not overwritten"):
             saving.require_free(path, "-")
     source.symlink_to(path)
     with pytest.raises(ValueError, match="is the source itself"):
@@ -120,7 +120,7 @@ def test_a_session_is_written_over_no_other_file(session, tmp_path, monkeypatch)
 
 
 def test_files_that_are_no_sessions(session, tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no session to go on with"):
+    with pytest.raises(FileNotFoundError, match="there is no session to resume"):
         saving.load(tmp_path / "none", session)
     with pytest.raises(IsADirectoryError, match="is a folder"):
         saving.load(tmp_path, session)
@@ -137,10 +137,10 @@ def test_files_that_are_no_sessions(session, tmp_path):
 @pytest.mark.parametrize("changed", [{"position": "[]"}, {"info": "3"}, {"memory": "{"}, {"info": None}])
 def test_a_forged_header_is_refused(session, changed):
     blob = saving.dump(session, PLACE)
-    said = {name: text for name, text in (states.metadata(blob) | changed).items() if text is not None}
-    said.pop("checksum")
+    header = {name: text for name, text in (states.metadata(blob) | changed).items() if text is not None}
+    header.pop("checksum")
     stream = load_tensors(blob)["stream"]
-    forged = save_tensors({"stream": stream}, said | {"checksum": saving._checksum(stream, said)})
+    forged = save_tensors({"stream": stream}, header | {"checksum": saving._checksum(stream, header)})
     before = session.snapshot()
     with pytest.raises(ValueError, match="its header is not that of a saved session"):
         saving.restore(forged, session)

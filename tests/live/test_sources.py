@@ -11,8 +11,8 @@ import pytest
 
 from nystream.live.saving import Position
 from nystream.live.sources import Feed, open_source
-from nystream.live.sources.frames import FrameFile
 from nystream.live.sources.lines import LineFile, PipedLines
+from nystream.live.sources.rows import FrameFile
 
 RATE = 16000
 
@@ -32,19 +32,19 @@ def test_names(tmp_path):
         ("none.csv", {}, "does not exist; a source is"),
         ("empty", {}, "is a folder with no feature files"),
         ("empty", {"rate": RATE}, "is a folder with no audio files in subfolders"),
-        ("mic", {}, "was not trained to read sound"),
-        ("a.wav", {}, "was not trained to read sound"),
-        ("a.wav", {"rate": RATE}, "cannot be read as sound"),
+        ("mic", {}, "was not trained on audio"),
+        ("a.wav", {}, "was not trained on audio"),
+        ("a.wav", {"rate": RATE}, "cannot be read as audio"),
         ("a.parquet", {}, "cannot be read"),
-        ("a.npz", {}, "a.npz cannot be streamed: a.npz is no whole file"),
+        ("a.npz", {}, "a.npz cannot be streamed: a.npz is not a complete file of numeric arrays"),
         ("a.zip", {}, "cannot be streamed; give .jsonl"),
         ("a.parquet", {"form": "csv"}, "format='csv' is for lines"),
         ("-", {"follow": True}, "only a file of lines can be followed"),
         ("mic", {"follow": True}, "only a file of lines can be followed"),
         ("a.npy", {"follow": True}, "only a file of lines can be followed"),
         ("a.npy", {"form": "csv"}, "format='csv' is for lines"),
-        ("a.npy", {}, "cannot be read as an array"),
-        ("object.npy", {}, "cannot be read as an array"),
+        ("a.npy", {}, "a.npy cannot be streamed: a.npy is not a complete file of numeric arrays"),
+        ("object.npy", {}, "object.npy is not a complete file of numeric arrays"),
         ("flat.npy", {}, r"float64 \[3\], but must be numbers \[T, width\]"),
     ],
 )
@@ -192,10 +192,10 @@ def test_the_microphone(monkeypatch, caplog):
 
 def test_without_a_microphone(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sounddevice", fake(no_device))
-    with pytest.raises(OSError, match="no microphone that gives 16000 samples a second: Error querying"):
+    with pytest.raises(OSError, match="no microphone provides 16000 samples per second: Error querying"):
         next(open_source("mic", rate=RATE).items())
     monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(ModuleNotFoundError, match="sounddevice"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs sounddevice: pip install 'nystream\[mic\]'"):
         open_source("mic", rate=RATE)
     monkeypatch.delitem(sys.modules, "sounddevice")
     (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import signal
 import subprocess
@@ -176,7 +177,8 @@ def test_a_run_that_is_done_is_not_run_again(tiny, windows, tmp_path, monkeypatc
     first = fit(model, *data, config, task=Classification(), folder=tmp_path)
     monkeypatch.setattr(Single, "step", None)
     other = tiny(seed=4)
-    second = fit(other, *data, config, task=Classification(), folder=tmp_path)
+    rounded = dataclasses.replace(config, lr=math.nextafter(config.lr, 1))  # as another version may compute it
+    second = fit(other, *data, rounded, task=Classification(), folder=tmp_path)
     assert second == first
     assert torch.equal(weights(other), weights(model))
 
@@ -184,9 +186,9 @@ def test_a_run_that_is_done_is_not_run_again(tiny, windows, tmp_path, monkeypatc
 def test_a_folder_of_another_run_is_refused(tiny, windows, tmp_path):
     data = (windows(20), windows(10, 1))
     fit(tiny(), *data, TrainConfig(epochs=1), task=Classification(), folder=tmp_path)
-    with pytest.raises(ValueError, match="holds another run: epochs is 1 there and 2 here; use a new folder"):
+    with pytest.raises(ValueError, match="contains a different run: epochs is 1 there and 2 here; use a new folder"):
         fit(tiny(), *data, TrainConfig(epochs=2), task=Classification(), folder=tmp_path)
-    with pytest.raises(ValueError, match="holds another run: data"):
+    with pytest.raises(ValueError, match="contains a different run: data"):
         fit(tiny(), windows(21), data[1], TrainConfig(epochs=1), task=Classification(), folder=tmp_path)
     (tmp_path / "checkpoint.safetensors").write_bytes(b"no")
     with pytest.raises(ValueError, match="is not a checkpoint of a training run, or is damaged"):
@@ -269,7 +271,7 @@ def test_arguments_are_checked_first(tiny, windows, change, error, message):
         (StreamData([torch.zeros(7, 3)], [torch.zeros(7, 3)]), "valid has no stream longer than the 7 tokens"),
         (
             StreamData([torch.zeros(9, 3)], [torch.cat([torch.zeros(7, 3), torch.full((2, 3), torch.nan)])]),
-            "valid after the first 7 tokens of its streams: y has no number that is finite",
+            "valid after the first 7 tokens of its streams: y has no finite number",
         ),
     ],
 )
@@ -279,12 +281,12 @@ def test_validation_data_are_checked_before_training(tiny, streams, valid, messa
 
 
 def test_all_frozen_is_refused(tiny, windows):
-    with pytest.raises(ValueError, match="model has no parameter that trains"):
+    with pytest.raises(ValueError, match="model has no parameters to train"):
         fit(tiny().requires_grad_(False), windows(8), task=Classification())
 
 
 def test_about_is_what_json_can_hold(tiny, windows, tmp_path):
-    with pytest.raises(TypeError, match="about must be what JSON can hold"):
+    with pytest.raises(TypeError, match="about must be JSON values"):
         fit(tiny(), windows(8), task=Classification(), about={"x": {1}}, folder=tmp_path)
 
 
@@ -310,7 +312,7 @@ def test_another_scaler_is_another_run(tiny, windows, tmp_path):
     fit(tiny(), *data, config, task=Classification(), folder=tmp_path)
     model = tiny()
     model.input_scaler.fit(data[0].x)
-    with pytest.raises(ValueError, match="holds another run: scalers"):
+    with pytest.raises(ValueError, match="contains a different run: scalers"):
         fit(model, *data, config, task=Classification(), folder=tmp_path)
 
 

@@ -113,9 +113,9 @@ def test_landmarks_can_be_learned_together(tiny, windows):
     [
         ({"models": []}, "models is empty"),
         ({"seeds": [1]}, "seeds has 1 numbers for 2 models"),
-        ({"seeds": [1, -1]}, "seeds has -1, but every one must be"),
+        ({"seeds": [1, -1]}, "seeds has -1, but every seed must be"),
         ({"config": TrainConfig(schedule="plateau")}, "schedule='plateau' decides for each model by itself"),
-        ({"train": "uneven"}, "20, 21 examples an epoch.*set steps_per_epoch=3"),
+        ({"train": "uneven"}, "20, 21 examples per epoch.*set steps_per_epoch=3"),
         ({"train": "one"}, "train has 1 data sets for 2 models"),
     ],
 )
@@ -132,7 +132,7 @@ def test_one_model_is_not_many(tiny, windows):
     model = tiny()
     with pytest.raises(TypeError, match=r"models is one StreamModel, but must be a list"):
         fit_many(model, windows(20), task=Classification())
-    with pytest.raises(ValueError, match="models holds one model twice"):
+    with pytest.raises(ValueError, match="models has one model twice"):
         fit_many([model, model], windows(20), task=Classification())
 
 

@@ -3,12 +3,12 @@ from itertools import pairwise
 import pytest
 
 from nystream.train import TrainConfig
-from nystream.train.schedule import share
+from nystream.train.optimizer import lr_factor
 
 
 def test_a_rise_then_a_cosine():
     config = TrainConfig(warmup=0.1, min_lr=0.1)
-    shares = [share(step, 100, config) for step in range(100)]
+    shares = [lr_factor(step, 100, config) for step in range(100)]
     assert shares[:10] == pytest.approx([i / 10 for i in range(1, 11)])
     assert shares[10] == pytest.approx(1.0)
     assert shares[55] == pytest.approx(0.55)  # half way down, between 1 and min_lr
@@ -19,7 +19,7 @@ def test_a_rise_then_a_cosine():
 @pytest.mark.parametrize("schedule", ["constant", "plateau"])
 def test_no_cosine(schedule):
     config = TrainConfig(warmup=0.0, schedule=schedule)
-    assert {share(step, 10, config) for step in range(10)} == {1.0}
+    assert {lr_factor(step, 10, config) for step in range(10)} == {1.0}
 
 
 @pytest.mark.parametrize(

@@ -82,15 +82,15 @@ def test_columns_are_missing_one_by_one():
     ("task", "y", "message"),
     [
         (Classification(), torch.zeros(4, 1).long(), r"must be classes \[N\]: integers below 3"),
-        (Classification(), torch.full((4,), -1), "no class that is known"),
+        (Classification(), torch.full((4,), -1), "no known class"),
         (Detection(), torch.zeros(4, 1).long(), r"must be classes \[N\]"),
-        (Detection(), torch.zeros(4, 3).long(), r"given as floats: y.float\(\)"),
+        (Detection(), torch.zeros(4, 3).long(), r"must be floats: y.float\(\)"),
         (Detection(), torch.zeros(4, 2), r"must be \[N, 3\]: zeros and ones"),
         (Detection(), torch.zeros(4).long(), "none of the classes to be detected"),
         (Detection(background=17), torch.ones(4).long(), "background=17 is not one of the 3 classes"),
         (Forecasting(), torch.zeros(4), r"for one quantity, y\[:, None\]"),
         (Forecasting(), torch.zeros(4, 1, 3), r"must be numbers \[N, 3\]"),
-        (Forecasting(), torch.full((4, 3), torch.nan), "no number that is finite"),
+        (Forecasting(), torch.full((4, 3), torch.nan), "no finite number"),
     ],
 )
 def test_targets_that_do_not_fit_are_refused(task, y, message):

@@ -1,6 +1,7 @@
 """Two phases: what each leaves behind."""
 
 import dataclasses
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def test_landmarks_are_the_centres_of_phase_ones_tokens(tiny, windows):
 
 
 def test_landmarks_stay_or_are_learned(tiny, windows, monkeypatch):
-    import nystream.train.two_phase as module
+    import nystream.train.recipe as module
 
     found = []
     fit = module.fit_landmarks
@@ -79,7 +80,7 @@ def test_many_at_once_are_as_one(tiny, windows):
 
 
 def test_it_goes_on_where_it_was(tiny, windows, tmp_path, monkeypatch):
-    import nystream.train.two_phase as module
+    import nystream.train.recipe as module
 
     options = {"task": Classification(), "config": CONFIG, "tensorboard": False}
     whole = train_two_phase(tiny("co-cont-single", layers=2), windows(64), windows(24, 1), **options)
@@ -102,10 +103,29 @@ def test_it_goes_on_where_it_was(tiny, windows, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["phase-1", "phase-2-block-0", "phase-2-block-1"]
 
 
+def test_the_folder_is_locked_from_the_first_phase_to_the_last(tiny, windows, tmp_path, monkeypatch):
+    import nystream.train.two_phase as module
+
+    locked, released = [], []
+
+    @contextmanager
+    def alone_in(folder):
+        locked.append(folder)
+        yield
+        released.append(sorted(path.name for path in tmp_path.iterdir()))
+
+    monkeypatch.setattr(module, "alone_in", alone_in)
+    train_two_phase(
+        tiny("co-cont-single"), windows(20), task=Classification(), config=TrainConfig(epochs=1), folder=tmp_path
+    )
+    assert locked == [tmp_path]
+    assert released == [["phase-1", "phase-2-block-0"]]
+
+
 def test_a_folder_of_other_options_is_refused(tiny, windows, tmp_path):
     options = {"task": Classification(), "config": TrainConfig(epochs=1), "folder": tmp_path}
     train_two_phase(tiny("co-cont-single"), windows(20), windows(10, 1), **options)
-    with pytest.raises(ValueError, match=r"holds another run: .*learn_landmarks is False there and True here"):
+    with pytest.raises(ValueError, match=r"contains a different run: .*learn_landmarks is False there and True here"):
         train_two_phase(tiny("co-cont-single"), windows(20), windows(10, 1), learn_landmarks=True, **options)
 
 

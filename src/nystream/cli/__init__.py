@@ -1,6 +1,6 @@
-"""The `nystream` command: one dataclass a subcommand, whose fields are its options and whose `run` is its job.
+"""The `nystream` command: one dataclass per subcommand, with its options as fields and a method `run`.
 
-Nothing heavy is imported above `main`: whatever happens from the first moment on, it answers.
+Nothing heavy is imported before `main`, so that Ctrl-C and errors are handled from the start.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from io import StringIO
 from typing import Any, NoReturn
 
 from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
-from nystream.progress import spoken
+from nystream.progress import logged_to_stderr
 from nystream.version import __version__
 
-# package -> the extra that brings it. pip takes extras from what is installed, from a clone as from an index.
+# package -> the extra that installs it
 EXTRAS = {
     "jinja2": "cli",
     "matplotlib": "plot",
@@ -41,21 +41,21 @@ STOPS = {STOPPED: "nystream: stopped", TERMINATED: "nystream: stopped by SIGTERM
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code.
 
-    0, 1 for a failure, 2 for bad input, 130 where Ctrl-C has stopped it, 143 where SIGTERM has.
+    0 for success, 1 for a failure, 2 for bad input, 130 after Ctrl-C, 143 after SIGTERM.
     """
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     try:
         with _stopped_at_once():
             job = _chosen([arg for arg in args if arg != "--debug"])
-        with terminable(), spoken():
+        with terminable(), logged_to_stderr():
             job()
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         code = exit_code(stop)
         return _fail("; ".join(filter(None, (STOPS[code], str(stop)))), code, debug)
     except BrokenPipeError:
-        # The reader has left. What is still buffered must not fail a second time when Python shuts down.
+        # The reader has closed the pipe. Flushing at exit must not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
@@ -72,14 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Ctrl-C or SIGTERM while torch is imported: compiled code does not bear the exception that they would raise there.
+    """Exit at once on Ctrl-C or SIGTERM: an exception raised while torch is imported can crash compiled code.
 
-    A signal that somebody else handles, or ignores, is left to them.
+    Signals that already have another handler, or are ignored, are left alone.
     """
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     if threading.current_thread() is not threading.main_thread():
-        usual = {}
-    ours = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
+        defaults = {}
+    ours = {number: handler for number, handler in defaults.items() if signal.getsignal(number) == handler}
     for number in ours:
         signal.signal(number, _exit)
     try:
@@ -96,34 +96,34 @@ def _exit(number: int, _: Any) -> NoReturn:
 
 
 def _chosen(args: list[str]) -> Callable[[], object]:
-    """What is to be done, with all that it needs imported."""
+    """The function to run, with everything that it needs imported."""
     from nystream.cli import help as helps
     from nystream.cli.commands import COMMANDS, OPTIONS
     from nystream.cli.errors import UsageError, nearest
 
     first, rest = (args or ["--help"])[0], args[1:]
-    asks = {"-h", "--help"}
+    help_flags = {"-h", "--help"}
     if first in COMMANDS:
         before = rest[: rest.index("--")] if "--" in rest else rest
-        if asks & set(before):
+        if help_flags & set(before):
             return partial(_print, helps.of_command(first))
         return _parsed(first, rest).run
     if first == "--completion":
-        return partial(_print, helps.COMPLETION) if asks & set(rest) else _completion(rest)
-    if rest and first in {"--version", *asks}:
+        return partial(_print, helps.COMPLETION) if help_flags & set(rest) else _completion(rest)
+    if rest and first in {"--version", *help_flags}:
         raise UsageError(f"unexpected argument {rest[0]!r} after {first}")
     if first == "--version":
         return partial(_print, f"nystream {__version__}\n")
-    if first in asks:
+    if first in help_flags:
         return partial(_print, helps.general())
     if first.startswith("-"):
-        raise UsageError(f"there is no option {first}{nearest(first, OPTIONS)}")
-    guess = nearest(first, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
-    raise UsageError(f"there is no command {first!r}{guess}")
+        raise UsageError(f"unknown option {first}{nearest(first, OPTIONS)}")
+    guess = nearest(first, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
+    raise UsageError(f"unknown command {first!r}{guess}")
 
 
 def _parsed(name: str, words: list[str]) -> Any:
-    """The command with its options; tyro reads them, and what it refuses is told in one line."""
+    """Parse the options with tyro; its errors become one line."""
     import tyro
 
     from nystream.cli.commands import COMMANDS
@@ -144,7 +144,7 @@ def _completion(shells: list[str]) -> Callable[[], object]:
     from nystream.cli.errors import UsageError
 
     if len(shells) != 1 or shells[0] not in SCRIPTS:
-        raise UsageError("bash or zsh is needed", "nystream --completion")
+        raise UsageError("needs bash or zsh", "nystream --completion")
     script = SCRIPTS[shells[0]]()
 
     def show() -> None:

@@ -1,21 +1,19 @@
-"""`nystream bench`: what a step costs on this machine, beside what else there is."""
+"""`nystream bench`: measure the cost of a step on this machine, next to alternatives."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from rich.table import Table
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes
 
 from nystream import plotting, provenance
-from nystream.cli import screen
-from nystream.cli.options import usual
+from nystream.cli import bench_tables, screen
+from nystream.cli.options import plain_option, typed
+from nystream.config.option import option
 from nystream.files import require_writable
 from nystream.lab.bench import plot as plots
-from nystream.lab.bench import report
 from nystream.lab.bench.run import run
 from nystream.lab.bench.settings import PARTS, STREAMS, BenchSettings
 from nystream.lab.bench.sizes import ModelSizes
@@ -26,38 +24,34 @@ QUICK_ROUNDS, QUICK_STREAMS = 25, (1, 16, 256)
 
 @dataclass
 class Bench:
-    """Measure a step side by side: torch's encoder over the window, a ring of keys and values with SDPA,
-    continual-inference, nystream in torch and nystream's pool. All are checked before anything is timed.
+    """Measure a step of each contender in turn: torch's encoder over the window, a ring of keys and values with SDPA,
+    continual-inference, nystream in torch, and nystream's pool. All are checked for correctness before they are timed.
 
     Example:
         nystream bench --quick
     """
 
-    parts: Annotated[str, usual("all", "LIST")] = ",".join(PARTS)
-    """What to measure: attention (alone, no projections), window (16,384 against 128 tokens), model (every contender,
-    one stream), phases (of the window's cycle), streams (many at once), overhead (of Python)."""
+    parts: str = option(
+        ",".join(PARTS),
+        "Parts to measure: attention (alone, no projections), window (16,384 tokens against 128), model (all "
+        "contenders, one stream), phases (of the window's cycle), streams (many at once), overhead (of Python).",
+        "LIST",
+        "all",
+    )
     sizes: OmitArgPrefixes[ModelSizes] = field(default_factory=ModelSizes)
-    streams: Annotated[str | None, usual(",".join(map(str, STREAMS)), "LIST")] = None
-    """Numbers of streams."""
-    threads: Annotated[int, usual("all cores", "N")] = 0
-    """Threads for many streams at once. A single stream always has one."""
-    rounds: Annotated[int | None, usual(ROUNDS, "N")] = None
-    """Turns that every contender gets, of a couple of milliseconds each."""
-    backend: Literal["auto", "numba", "torch"] = "auto"
-    """Of the pool."""
-    json: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Write the record here: command, commit, hardware and every figure."""
-    plot: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Draw the parts model and streams here (png, svg or pdf; needs the extra `plot`)."""
-    quick: bool = False
-    """A first look: fewer rounds and streams, unless they are given, and one block only."""
-    seed: int = 0
-    """Seed of the tokens and the weights."""
-    plain: bool = False
-    """No colours and no progress bar, as in a pipe."""
+    streams: str | None = option(None, "Numbers of streams.", "LIST", ",".join(map(str, STREAMS)))
+    threads: int = option(0, "Number of threads for many streams; a single stream uses one.", "N", "all cores")
+    rounds: int | None = option(None, "Number of turns per contender, of about 2 ms each.", "N", f"{ROUNDS}")
+    backend: Literal["auto", "numba", "torch"] = option("auto", "Backend of the pool.")
+    json: Path | None = option(None, "Write the record to this file: command, commit, hardware, all numbers.", "FILE")
+    plot: Path | None = option(
+        None, "Draw the parts model and streams to this file (.png, .svg or .pdf; needs the extra `plot`).", "FILE"
+    )
+    quick: bool = option(False, "A first look: fewer rounds and streams (unless given), and one block only.")
+    seed: int = option(0, "Random seed of the tokens and the weights.")
+    plain: bool = plain_option()
 
     def settings(self) -> BenchSettings:
-        """Checked, so that nothing fails after minutes."""
         rounds, streams = self.rounds, () if self.streams is None else numbers("streams", self.streams)
         if rounds is None:
             rounds = QUICK_ROUNDS if self.quick else ROUNDS
@@ -74,13 +68,14 @@ class Bench:
         if self.plot is not None:
             plotting.require_for(self.plot)
             if not {"model", "streams"} & set(settings.parts):
-                raise ValueError(f"plot={self.plot} needs the part model or streams, and parts={self.parts}")
+                raise ValueError(f"plot={self.plot} needs the part model or streams, but parts={self.parts}")
+        command = typed(["nystream", "bench"], self)
         figures = run(settings, show=False if self.plain else None)
-        # Files first: whoever reads the tables may leave before the end of them.
+        # Files first: the reader of the tables may close the pipe before their end.
         if self.json is not None:
-            provenance.write(self.json, self.command(), figures)
+            provenance.write(self.json, command, figures)
         if self.plot is not None:
-            plots.draw(provenance.header(self.command()) | figures, self.plot)
+            plots.draw(provenance.header(command) | figures, self.plot)
         console = screen.console(self.plain)
         hardware = provenance.hardware()
         console.print(
@@ -88,24 +83,14 @@ class Bench:
             f"numba {hardware['numba'] or 'not installed'}; {figures['seconds']:.0f} s\n",
             highlight=False,
         )
-        for part in report.lines(figures):
-            for piece in screen.fitting(part, console) if isinstance(part, Table) else (part,):
-                console.print(piece)
-
-    def command(self) -> str:
-        """What was typed, as far as it differs from the defaults."""
-        words = ["nystream", "bench"]
-        given, usual = ({**vars(one.sizes), **vars(one)} for one in (self, Bench()))
-        for name, value in given.items():
-            if name != "sizes" and value != usual[name]:
-                words.append(f"--{name.replace('_', '-')}")
-                words += [] if value is True else [str(value)]
-        return shlex.join(words)
+        screen.print_blocks(console, bench_tables.blocks(figures))
+        if not figures["targets"]:
+            console.print("No targets: they are set for the default sizes and the compiled backend.", style="dim")
 
 
 def numbers(name: str, text: str) -> tuple[int, ...]:
-    """The whole numbers of a list like 1,4,16."""
+    """Parse a list of whole numbers, such as 1,4,16."""
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
-        raise ValueError(f"{name}={text!r} must be whole numbers with commas between them, such as 1,4,16") from None
+        raise ValueError(f"{name}={text!r} must be whole numbers separated by commas, such as 1,4,16") from None

@@ -1,4 +1,4 @@
-"""Scripts that complete the words of the command with TAB, made from its options."""
+"""Completion scripts for bash and zsh, generated from the options of all commands."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from nystream.cli.options import Option, options_of
 
 SHELLS = ("bash", "zsh")
 ALWAYS = ("--help", "--debug")  # of every command
-FILES = "FILES"  # the shell completes names of files; nothing but words is offered otherwise
+FILES = "FILES"  # the shell completes file names
 
 BASH = """\
 # To use this: source <(nystream --completion bash)
 _nystream() {
-    local current=${COMP_WORDS[COMP_CWORD]} command= option= place=0 found= index word
+    local current=${COMP_WORDS[COMP_CWORD]} command= option= place=0 candidates= index word
     for ((index = 1; index < COMP_CWORD; index++)); do
         word=${COMP_WORDS[index]}
-        if [[ $word == = ]]; then continue # bash makes a word of the sign in --option=value
+        if [[ $word == = ]]; then continue # bash splits --option=value at the sign
         elif [[ -n $option ]]; then option= # this was its value
         elif [[ $word == -?* ]]; then _nystream_values "$command" "$word" > /dev/null && option=$word
         elif [[ -z $command ]]; then command=$word
         else place=$((place + 1)); fi
     done
     [[ $current == = ]] && current=
-    if [[ -n $option ]]; then found=$(_nystream_values "$command" "$option")
-    elif [[ $current == -* ]]; then found=$(_nystream_options "$command")
-    else found=$(_nystream_places "$command" $place); fi
+    if [[ -n $option ]]; then candidates=$(_nystream_values "$command" "$option")
+    elif [[ $current == -* ]]; then candidates=$(_nystream_options "$command")
+    else candidates=$(_nystream_places "$command" $place); fi
     COMPREPLY=()
-    [[ $found == FILES ]] && return # nothing is found here, so that bash looks for files
+    [[ $candidates == FILES ]] && return # with no candidates, bash completes file names
     compopt +o default +o bashdefault 2> /dev/null
-    COMPREPLY=($(compgen -W "$found" -- "$current"))
+    COMPREPLY=($(compgen -W "$candidates" -- "$current"))
 }
 
 _nystream_options() {
@@ -86,7 +86,7 @@ if [[ $funcstack[1] == _nystream ]]; then
 elif (( $+functions[compdef] )); then
     compdef _nystream nystream
 else
-    print -u2 'nystream: zsh completes nothing yet; before this: autoload -Uz compinit && compinit'
+    print -u2 'nystream: completion is not set up; run first: autoload -Uz compinit && compinit'
 fi
 """
 
@@ -102,10 +102,10 @@ def bash() -> str:
         flags = [flag for option in options for flag in option.flags]
         lines["options"].append(_case(name, " ".join([*flags, *ALWAYS])))
         places = [option for option in options if not option.flags]
-        lines["places"] += [_case(f"{name} {place}", _candidates(one)) for place, one in enumerate(places)]
+        lines["places"] += [_case(f"{name} {place}", _candidates(option)) for place, option in enumerate(places)]
         valued = [option for option in options if option.takes_value]
-        lines["values"] += [_case(f"{name} {flag}", _candidates(one)) for one in valued for flag in one.flags]
-    return BASH % {part: "\n".join(found) for part, found in lines.items()}
+        lines["values"] += [_case(f"{name} {flag}", _candidates(option)) for option in valued for flag in option.flags]
+    return BASH % {part: "\n".join(cases) for part, cases in lines.items()}
 
 
 def zsh() -> str:
@@ -115,28 +115,28 @@ def zsh() -> str:
         specs = [_flag_of_zsh(flag, option) for option in options for flag in option.flags]
         specs += [f"{flag}[{_plain(OPTIONS[flag])}]" for flag in ALWAYS]
         places = [option for option in options if not option.flags]
-        specs += [f"{number}:{one.metavar}:{_action_of_zsh(one)}" for number, one in enumerate(places, 1)]
+        specs += [f"{number}:{option.metavar}:{_action_of_zsh(option)}" for number, option in enumerate(places, 1)]
         words += [f"        {name}) _arguments \\"]
         words += [f"            {shlex.quote(spec)} \\" for spec in specs[:-1]]
         words += [f"            {shlex.quote(specs[-1])} ;;"]
     general = [f"{flag}[{_plain(doc)}]" for flag, doc in OPTIONS.items() if flag != "--completion"]
     general.append(f"--completion[{_plain(OPTIONS['--completion'])}]:shell:({' '.join(SHELLS)})")
     parts = {
-        "commands": [f"        {shlex.quote(f'{name}:{one.summary}')}" for name, one in COMMANDS.items()],
+        "commands": [f"        {shlex.quote(f'{name}:{command.summary}')}" for name, command in COMMANDS.items()],
         "options": [f"        {shlex.quote(spec)} \\" for spec in general],
         "words": words,
     }
-    return ZSH % {part: "\n".join(found) for part, found in parts.items()}
+    return ZSH % {part: "\n".join(specs) for part, specs in parts.items()}
 
 
 SCRIPTS: dict[str, Callable[[], str]] = {"bash": bash, "zsh": zsh}
 
 
 def _candidates(option: Option) -> str:
-    """Of a value: words, files, or none."""
+    """Candidates for a value: words, file names, or none."""
     if option.words:
         return " ".join(option.words)
-    # A word told by its place is a file, a folder, or the name of one that comes with the package.
+    # Positional arguments are files, folders, or names of data in the package.
     return FILES if option.kind is Path or not option.flags else ""
 
 
@@ -145,7 +145,7 @@ def _case(pattern: str, candidates: str) -> str:
 
 
 def _flag_of_zsh(flag: str, option: Option) -> str:
-    doc = f"[{_plain(option.doc)}]"
+    doc = f"[{_plain(option.help)}]"
     if not option.takes_value:
         return flag + doc
     equals = "=" if flag.startswith("--") else "+"  # the value may be in the same word
@@ -158,5 +158,5 @@ def _action_of_zsh(option: Option) -> str:
 
 
 def _plain(doc: str) -> str:
-    """The first sentence, without the signs that mean something in a description."""
+    """The first sentence, with the characters escaped that are special in a description."""
     return re.sub(r"([\[\]\\:])", r"\\\1", doc.split(". ")[0].rstrip("."))

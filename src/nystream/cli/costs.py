@@ -1,4 +1,4 @@
-"""`nystream costs`: what attention costs, by the paper's formulas, by ours and by what the library runs."""
+"""`nystream costs`: the cost of attention by the paper's formulas, corrected, and as the library executes it."""
 
 from __future__ import annotations
 
@@ -10,62 +10,65 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rich import box
 from rich.filesize import decimal
-from rich.table import Table
 from tyro.conf import arg
 
 import nystream as ns
 import nystream.costs as costs
 from nystream import files
 from nystream.cli import screen
+from nystream.cli.options import plain_option
+from nystream.cli.screen import Block, new_table
+from nystream.config.option import option
 from nystream.costs import plot, tables
 from nystream.files import require_writable
 
-Block = tuple[str, Table, list[str]]  # title, table, notes
-
 
 def _group(variant: str) -> str:
-    """Full attention, plain low rank, or a continual family."""
+    """Full attention, plain low-rank attention, or a continual family."""
     record = ns.variants.get(variant)
     return "full" if not record.low_rank else "plain" if record.plain else record.family
 
 
-ENDS = [this for this, after in pairwise(ns.VARIANTS) if _group(this) != _group(after)]
+LAST_OF_GROUP = [this for this, after in pairwise(ns.VARIANTS) if _group(this) != _group(after)]
 
 
 @dataclass
 class Costs:
-    """What attention costs a step: operations and memory of all nine variants, as they grow and in numbers.
+    """Cost of an attention step: operations and memory of all nine variants, as formulas and as numbers.
 
     Example:
         nystream costs --table gtzan --plot costs.png
     """
 
-    window: Annotated[int, arg(metavar="N", aliases=["-n"])] = 120
-    """Tokens n that a token attends to."""
-    embed_dim: Annotated[int, arg(metavar="D", aliases=["-d"])] = 192
-    """Width d of a token, of all heads together."""
-    landmarks: Annotated[int, arg(metavar="M", aliases=["-m"])] = 4
-    """Landmarks m of the low-rank variants."""
-    layers: int = 1
-    """Blocks. From two on, a continual variant's name means its family: retroactive, plain, ..., single."""
-    num_heads: int = 1
-    """Heads, each embed_dim / num_heads wide. The paper counts GTZAN's 16 heads as one."""
-    sums: Literal["auto", "partials", "recompute"] = "auto"
-    """How the continual low-rank variants keep their window, for what is executed and stored: auto recomputes below 128
-    tokens."""
-    table: Literal["gtzan", "thumos14", "electricity"] | None = None
-    """Print this result table of the paper instead, each cell beside what the formulas give."""
-    plot: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Draw the paper's figure here (png, svg or pdf; needs the extra `plot`): operations and peak memory against n, one
-    and two blocks, d = 200, m = 8."""
-    corrected: bool = False
-    """Draw our counts instead of the paper's."""
-    json: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Write the numbers here; - prints them instead of the tables."""
-    plain: bool = False
-    """No colours, as in a pipe."""
+    window: Annotated[int, arg(aliases=["-n"])] = option(120, "Window length n, in tokens.", "N")
+    embed_dim: Annotated[int, arg(aliases=["-d"])] = option(192, "Width d of a token, all heads together.", "D")
+    landmarks: Annotated[int, arg(aliases=["-m"])] = option(4, "Number of landmarks m of low-rank variants.", "M")
+    layers: int = option(
+        1,
+        "Number of blocks. With two or more, the name of a continual variant stands for its family: retroactive, "
+        "plain, ..., single.",
+    )
+    num_heads: int = option(
+        1, "Number of heads, each embed_dim / num_heads wide. The paper counts the 16 heads of GTZAN as one."
+    )
+    sums: Literal["auto", "partials", "recompute"] = option(
+        "auto",
+        "How continual low-rank variants keep their window, for the columns executed and state. auto recomputes "
+        "windows of less than 128 tokens.",
+    )
+    table: Literal["gtzan", "thumos14", "electricity"] | None = option(
+        None, "Print this table of the paper instead, with the result of the formulas next to each cell."
+    )
+    plot: Path | None = option(
+        None,
+        "Draw the paper's figure to this file (.png, .svg or .pdf; needs the extra `plot`): operations and peak memory "
+        "against n, for one and two blocks, d = 200, m = 8.",
+        "FILE",
+    )
+    corrected: bool = option(False, "Draw the corrected counts instead of the paper's.")
+    json: Path | None = option(None, "Write the numbers to this file; - prints them instead of the tables.", "FILE")
+    plain: bool = plain_option()
 
     def run(self) -> None:
         record = tables_record(self.table) if self.table else self.record()
@@ -81,24 +84,18 @@ class Costs:
                 sys.stdout.write(text)
                 return
             files.write_text(self.json, text)
-        console = screen.console(self.plain)
-        for title, table, notes in [printed_table(record)] if self.table else blocks(record):
-            console.print(screen.filled([title], console.width), style="bold")
-            for part in screen.fitting(table, console):
-                console.print(part)
-            console.print(screen.filled([*notes, ""], console.width), style="dim")
+        screen.print_blocks(screen.console(self.plain), [printed_table(record)] if self.table else blocks(record))
 
     def record(self) -> dict[str, Any]:
-        """Everything that is printed, as plain values."""
+        """All numbers that are printed, as plain values."""
         n, d, m, layers, heads = self.window, self.embed_dim, self.landmarks, self.layers, self.num_heads
         rows = []
         for variant in ns.VARIANTS:
-            # The config's checks name what is wrong.
             sums = self.sums if "partials" in ns.variants.get(variant).sums else "auto"
-            form = ns.AttentionConfig(variant, d, heads, n, m, sums=sums).form
+            form = ns.AttentionConfig(variant, d, heads, n, m, sums=sums).form  # which checks the sizes
             sizes = (variant, n, d // heads, m, layers)
             paper, ours = (costs.flops(*sizes, heads, corrected=corrected) for corrected in (False, True))
-            held = costs.memory(*sizes)
+            memory = costs.memory(*sizes)
             run = costs.executed(variant, n, d, m, layers, heads, form=sums)
             rows.append(
                 {
@@ -107,8 +104,8 @@ class Costs:
                     "corrected_operations": ours,
                     "executed_products": run.products,
                     "executed_combines": run.combines,
-                    "valley_numbers": heads * held.valley,
-                    "peak_numbers": heads * held.peak,
+                    "valley_numbers": heads * memory.valley,
+                    "peak_numbers": heads * memory.peak,
                     "state_bytes": costs.state_bytes(variant, n, d, m, heads, form=form, layers=layers),
                     "form": form,
                 }
@@ -130,43 +127,43 @@ def blocks(record: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def _growth(growth: Mapping[str, Any]) -> Block:
-    table = _table(("variant", "operations", "memory between steps", "within a step"), ())
-    for variant, of in growth.items():
-        paper, ours = of["paper"], of["corrected"]
-        table.add_row(variant, *paper.values(), end_section=paper == ours and variant in ENDS)
+    table = new_table(("variant", "operations", "memory between steps", "within a step"), ())
+    for variant, orders in growth.items():
+        paper, ours = orders["paper"], orders["corrected"]
+        table.add_row(variant, *paper.values(), end_section=paper == ours and variant in LAST_OF_GROUP)
         if ours != paper:
             cells = ("" if ours[name] == paper[name] else ours[name] for name in paper)
-            table.add_row("  corrected", *cells, style="cyan", end_section=variant in ENDS)
+            table.add_row("  corrected", *cells, style="cyan", end_section=variant in LAST_OF_GROUP)
     note = (
-        "corrected: where the paper's order is not what its method needs. With landmarks renewed at m steps out of n "
-        "the paper gives the cost of a renewal, we the mean; and what will leave the window must be kept."
+        "corrected: where the order differs from the paper's. For landmarks renewed at m steps out of n, the paper "
+        "gives the cost of a renewal, we give the mean; and tokens must be kept until they leave the window."
     )
-    return "Order of growth of a step, one block", table, [note]
+    return "Order of growth per step, one block", table, [note]
 
 
 def _exact(sizes: Mapping[str, int], sums: str, rows: list[dict[str, Any]]) -> Block:
-    table = _table(("variant",), ("paper", "ours", "executed", "valley", "peak", "state"))
+    table = new_table(("variant",), ("paper", "ours", "executed", "valley", "peak", "state"))
     for row in rows:
         executed = row["executed_products"] + row["executed_combines"]
         counts = (row["paper_operations"], row["corrected_operations"], executed, row["valley_numbers"])
         cells = (*map(_short, counts), _short(row["peak_numbers"]), decimal(row["state_bytes"]))
-        table.add_row(row["variant"], *cells, end_section=row["variant"] in ENDS)
+        table.add_row(row["variant"], *cells, end_section=row["variant"] in LAST_OF_GROUP)
     layers = sizes["layers"]
     title = (
-        f"A step with n = {sizes['window']:,}, d = {sizes['embed_dim']:,}, m = {sizes['landmarks']}, "
+        f"One step with n = {sizes['window']:,}, d = {sizes['embed_dim']:,}, m = {sizes['landmarks']}, "
         f"{layers} block{'s' if layers > 1 else ''}, {sizes['num_heads']} head{'s' if sizes['num_heads'] > 1 else ''}"
     )
     notes = [
         "paper, ours: operations by the paper's formulas, and with their errors corrected. executed: multiply-adds of "
-        f"the matrix products that a step of this library runs, and of combining partial sums (--sums {sums}: "
+        f"the matrix products in a step of this library, and of combining partial sums (--sums {sums}: "
         f"{rows[-1]['form']}).",
-        "valley, peak: numbers held between steps and within one, as the paper counts. state: bytes that a stream "
-        "keeps here, in float32.",
+        "valley, peak: numbers kept between steps and within a step, by the paper's formulas. state: memory of a "
+        "stream in this library, in float32.",
     ]
     if layers > 1:
         notes.append(
-            "A stack is a retroactive block, plain ones and a single-output one; both names of a family mean it. "
-            "Projections and feed-forward, which it runs on n rows, are not in it: nystream.costs.dense has them."
+            "A stack has a retroactive block, plain blocks and a single-output block; both names of a family stand for "
+            "it. Projections and feed-forward on n rows are not included: see nystream.costs.dense."
         )
     return title, table, notes
 
@@ -177,7 +174,7 @@ def tables_record(name: str) -> dict[str, Any]:
 
 
 def printed_table(record: Mapping[str, Any]) -> Block:
-    table = _table(("variant",), ("blocks", "M", "formula", "ours", "ratio", "formula", "ours"))
+    table = new_table(("variant",), ("blocks", "M", "formula", "ours", "ratio", "formula", "ours"))
     cells = [tables.PrintedCell(**cell) for cell in record["cells"]]
     odd = [cell for cell in cells if not cell.follows]
     for millions, ratio in zip(cells[::2], cells[1::2], strict=True):
@@ -189,24 +186,17 @@ def printed_table(record: Mapping[str, Any]) -> Block:
     sizes = tables.Sizes(**record["sizes"])
     heads = f", {sizes.heads} heads" if sizes.heads > 1 else ""
     notes = [
-        "M: millions of operations a step, as printed. ratio: how many times fewer than full, as printed. formula: "
-        "what the paper's appendix gives. ours: with its errors corrected.",
-        f"* does not follow from the formulas: {len(odd)} of {len(cells)}." if odd else "All cells follow.",
+        "M: millions of operations per step, as printed. ratio: how many times fewer than full attention, as printed. "
+        "formula: by the formulas of the paper's appendix. ours: with their errors corrected.",
+        f"* does not follow from the formulas: {len(odd)} of {len(cells)}."
+        if odd
+        else "All cells follow from the formulas.",
     ]
     for cell in odd:
         blocks = "1 block" if cell.layers == 1 else f"{cell.layers} blocks"
         notes.append(f"  {cell.variant}, {blocks}, {cell.printed}: {cell.why}")
     title = f"The paper's table for {record['table']}: n = {sizes.n}, d = {sizes.d:,}, m = {sizes.m}{heads}"
     return title, table, notes
-
-
-def _table(left: tuple[str, ...], right: tuple[str, ...]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, name in enumerate(left):
-        table.add_column(name, style="bold" if place == 0 else None, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _short(number: float) -> str:

@@ -1,4 +1,4 @@
-"""One line for everything that can be wrong with what was typed."""
+"""One-line errors for everything that can be wrong with a command line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nystream.cli.options import Option  # needs tyro; an error without it is told all the same
+    from nystream.cli.options import Option  # needs tyro, without which errors must still work
 
 
 class UsageError(ValueError):
-    """What was typed cannot be understood. `program` is the command, whose help says more."""
+    """The command line is wrong. `program` is the command whose help explains it."""
 
     def __init__(self, message: str, program: str = "nystream") -> None:
         super().__init__(message)
@@ -21,13 +21,13 @@ class UsageError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A guess at what was meant, to end a sentence with; empty if nothing is near."""
-    found = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    """A suggestion that ends a sentence; empty if no known word is similar."""
+    matches = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def explain(options: Sequence[Option], words: Iterable[str]) -> str:
-    """The first thing that is wrong with the words after a command; empty if nothing is found."""
+    """The first error in the words after a command; empty if there is none."""
     by_flag = {flag: option for option in options for flag in option.flags}
     places = deque(option for option in options if not option.flags)
     left, given, plain = deque(words), set(), False
@@ -44,31 +44,31 @@ def explain(options: Sequence[Option], words: Iterable[str]) -> str:
             flag, equals, value = word.partition("=")
             flag = flag.replace("_", "-")
             if flag not in by_flag:
-                return f"there is no option {flag}{nearest(flag, by_flag)}"
+                return f"unknown option {flag}{nearest(flag, by_flag)}"
             option = by_flag[flag]
             if equals and not option.takes_value:
-                return f"{flag}: no value is needed, not {value!r}"
+                return f"{flag} takes no value, but got {value!r}"
             if option.takes_value and not equals:
                 if not left or _is_flag(left[0]):
-                    return f"{flag}: {option.needs} is needed after it"
+                    return f"{flag} needs {option.needs}"
                 value = left.popleft()
         if option.takes_value and not option.accepts(value):
-            return f"{option.label}: {option.needs} is needed, not {value!r}"
+            return f"{option.label} needs {option.needs}, not {value!r}"
         given.add(option.label)
     return _missing(option for option in options if option.required and option.label not in given)
 
 
 def condensed(printed: str) -> str:
-    """What a parser printed into a box, as one line."""
+    """A parser's message in a box, as one line."""
     lines = (re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", line) for line in printed.splitlines())
     return " ".join(" ".join(lines).split())
 
 
 def _missing(options: Iterable[Option]) -> str:
-    wanted = [f"{one.label} ({one.needs})" if one.words else one.usage for one in options]
+    wanted = [f"{option.label} ({option.needs})" if option.words else option.usage for option in options]
     return f"{' and '.join(wanted)} {'is' if len(wanted) == 1 else 'are'} missing" if wanted else ""
 
 
 def _is_flag(word: str) -> bool:
-    """A minus alone is standard input; one before a digit, a number."""
+    """Whether a word is an option: a minus alone is standard input, and a minus before a digit is a number."""
     return re.match(r"--|-[A-Za-z]", word) is not None and not re.fullmatch(r"-(inf|infinity|nan)", word, re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What `--help` prints: of the command as a whole a line for each of its parts, of a part everything."""
+"""The text of `--help`: an overview of all commands, or everything about one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Iterator
 
 from nystream.cli.commands import COMMANDS, OPTIONS
 
-WIDEST = 100  # longer lines are hard to read
-LEFT = 24  # of what is explained; what is longer has a line of its own
+MAX_WIDTH = 100  # longer lines are hard to read
+MAX_NAME = 24  # longer names get a line of their own
 
-GENERAL = "Continual low-rank attention, for streams without end."
+GENERAL = "Continual low-rank attention: Transformers that read a stream token by token."
 COMPLETION = """usage: nystream --completion bash|zsh
 
-Print a script for your shell that completes commands, options, their values and files with TAB.
+Print a script with which TAB completes commands, options, values and file names.
 
-bash, for this shell, or as a line of ~/.bashrc for all:
+bash, in the current shell, or as a line in ~/.bashrc for all shells:
 
     source <(nystream --completion bash)
 
-zsh, for this shell, or as a line of ~/.zshrc below compinit for all:
+zsh, in the current shell, or as a line in ~/.zshrc after compinit for all shells:
 
     source <(nystream --completion zsh)
 
-A file is quicker, since nothing runs when a shell starts. For bash with the package bash-completion:
+A file is faster, because nothing runs when a shell starts. For bash with the package bash-completion:
 
     nystream --completion bash > ~/.local/share/bash-completion/completions/nystream
 
-and for zsh, in a folder of its fpath:
+and for zsh, in a folder of fpath:
 
     nystream --completion zsh > "${fpath[1]}/_nystream"
 """
@@ -44,13 +44,13 @@ def general() -> str:
         _filled(GENERAL, width),
         _rows("commands", ((name, command.summary) for name, command in COMMANDS.items()), width),
         _rows("options", OPTIONS.items(), width),
-        "To begin with: nystream demo\nOptions and an example of a command: nystream COMMAND --help",
+        "Start with: nystream demo\nOptions and examples of a command: nystream COMMAND --help",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def of_command(name: str) -> str:
-    from nystream.cli.options import options_of  # needs tyro, which the general help does without
+    from nystream.cli.options import options_of  # needs tyro, unlike the overview
 
     command, width = COMMANDS[name].load(), _width()
     options = options_of(command)
@@ -59,18 +59,18 @@ def of_command(name: str) -> str:
     words += [f"{option.label} {option.metavar}" for option in options if option.flags and option.required]
     parts = [f"usage: nystream {name} {' '.join([*words, '[options]'])}", *_paragraphs(command, width)]
     if places:
-        parts.append(_rows("arguments", ((one.metavar, one.explained) for one in places), width))
-    flags = ((one.usage, one.explained) for one in options if one.flags)
-    parts.append(_rows("options", [*flags, ("-h, --help", "Print this.")], width))
+        parts.append(_rows("arguments", ((option.metavar, option.explained) for option in places), width))
+    flags = ((option.usage, option.explained) for option in options if option.flags)
+    parts.append(_rows("options", [*flags, ("-h, --help", "Print this help.")], width))
     return "\n\n".join(parts) + "\n"
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size().columns, WIDEST)
+    return min(shutil.get_terminal_size().columns, MAX_WIDTH)
 
 
 def _paragraphs(command: type, width: int) -> Iterator[str]:
-    """Of its docstring; lines that are indented, as examples are, stay as they are."""
+    """The paragraphs of its docstring; indented lines, such as examples, are not wrapped."""
     for paragraph in inspect.cleandoc(command.__doc__ or "").split("\n\n"):
         head, *indented = paragraph.split("\n    ", 1)
         yield "\n    ".join([_filled(head, width), *indented])
@@ -81,13 +81,13 @@ def _filled(text: str, width: int) -> str:
 
 
 def _rows(title: str, rows: Iterable[tuple[str, str]], width: int) -> str:
-    """Names on the left, what they mean on the right."""
+    """Names on the left, their meaning on the right."""
     rows = list(rows)
-    left = min(max(len(name) for name, _ in rows), LEFT) + 4
+    left = min(max(len(name) for name, _ in rows), MAX_NAME) + 4
     lines = [f"{title}:"]
     for name, meaning in rows:
         right = textwrap.wrap(meaning, max(width - left, 20), break_on_hyphens=False)
-        if len(name) > LEFT:
+        if len(name) > MAX_NAME:
             lines.append(f"  {_bold(name)}")
         else:
             lines.append(f"  {_bold(name)}{' ' * (left - len(name) - 2)}{right.pop(0)}")

@@ -1,33 +1,34 @@
-"""The options of a command, read from the fields of its dataclass: help, completion and errors are made of them."""
+"""The options of a command, read from the fields of its dataclass: help, completion and errors are built from them."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-import textwrap
+import shlex
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
+from nystream.config.option import option, option_of, shown_default
+
+AS_TRAINED = "as in training"
 METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What a field is on the command line. Without flags, it is told by its place."""
+    """A field as the command line sees it. One without flags is a positional argument."""
 
     flags: tuple[str, ...]
     kind: type  # bool takes no value
     choices: tuple[str, ...]
     metavar: str
     required: bool
-    default: str  # as the help says it; empty if it does not
-    doc: str
+    default: str  # as the help prints it; may be empty
+    help: str
 
     @property
     def takes_value(self) -> bool:
@@ -35,29 +36,31 @@ class Option:
 
     @property
     def label(self) -> str:
-        """What an error calls it."""
+        """The name that errors use."""
         return self.flags[-1] if self.flags else self.metavar
 
     @property
     def usage(self) -> str:
-        """As it is typed."""
+        """Flags and value, as they are typed."""
         return " ".join(filter(None, (", ".join(self.flags), self.metavar)))
 
     @property
     def explained(self) -> str:
-        """What it is and what holds without it, which stays in one line if it is short."""
+        """The help and the default, which is not broken over two lines if it is short."""
         default = self.default if len(self.default) > 30 else self.default.replace(" ", "\N{NO-BREAK SPACE}")
-        return " ".join(filter(None, (self.doc, default)))
+        return " ".join(filter(None, (self.help, default)))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Values to choose from, also where others are possible."""
+        """Values to choose from, even if others are accepted too."""
         return self.choices or (tuple(self.metavar.split("|")) if "|" in self.metavar else ())
 
     @property
     def needs(self) -> str:
-        """What must be given."""
-        return _either(self.words) or {int: "a whole number", float: "a number"}.get(self.kind, self.metavar)
+        """The kind of value, for errors: 'a, b or c', or 'a whole number'."""
+        if self.words:
+            return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
+        return {int: "a whole number", float: "a number"}.get(self.kind, self.metavar)
 
     def accepts(self, value: str) -> bool:
         if self.kind in (int, float):
@@ -68,55 +71,81 @@ class Option:
         return not self.choices or value in self.choices
 
 
-def usual(what: Any, metavar: str | None = None) -> Any:
-    """An option that nobody has to give: what holds without it, as the help says it."""
-    return arg(metavar=metavar, help_behavior_hint=f"(default: {what})")
+def plain_option() -> Any:
+    return option(False, "Print without colours and progress bars, as in a pipe.")
+
+
+def overriding(config: type) -> Callable[[type], type]:
+    """Class decorator: add the options of `config`, each None unless it is given on the command line.
+
+    Fields that the command already has stay as they are. Of a type such as str | tuple[str, ...], the first is read.
+    """
+
+    def add(command: type) -> type:
+        own = command.__annotations__
+        added = {name: hint for name, hint in typing.get_type_hints(config).items() if name not in own}
+        for name, hint in added.items():
+            added[name] = (typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else hint) | None
+            setattr(command, name, option_of(config, name))
+        command.__annotations__ = added | own
+        return command
+
+    return add
+
+
+def typed(words: Sequence[str], command: Any, skip: Collection[str] = ()) -> str:
+    """The command line of a command, without options that have their defaults and without those in `skip`."""
+
+    def flags(part: Any) -> Iterator[str]:
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            if dataclasses.is_dataclass(value):
+                yield from flags(value)
+            elif field.name not in skip and value != field.default:
+                yield f"--{'no-' if value is False else ''}{field.name.replace('_', '-')}"
+                yield from () if isinstance(value, bool) else (str(value),)
+
+    return shlex.join([*words, *flags(command)])
 
 
 def options_of(command: type) -> list[Option]:
-    """All of a command, those without flags first."""
-    return sorted(_read(command, {}), key=lambda option: bool(option.flags))
+    """All options of a command: positional arguments, then required options, then the others; --plain is the last."""
+
+    def rank(option: Option) -> int:
+        return 0 if not option.flags else 1 if option.required else 2 + (option.label == "--plain")
+
+    return sorted(_read(command), key=rank)
 
 
-def _read(command: type, defaults: dict[str, Any]) -> Iterator[Option]:
-    hints, docs = typing.get_type_hints(command, include_extras=True), _docs(command)
+def _read(command: type) -> Iterator[Option]:
+    hints = typing.get_type_hints(command, include_extras=True)
     for field in dataclasses.fields(command):
         kind, extras = _bare(hints[field.name])
-        default = defaults.get(field.name, field.default)
-        if field.default_factory is not dataclasses.MISSING:
-            default = field.default_factory()
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            yield from _read(kind, vars(default))
+            yield from _read(kind)
         else:
-            yield _option(field.name, kind, extras, default, docs.get(field.name, ""))
+            yield _option(field, kind, extras)
 
 
-def _option(name: str, kind: Any, extras: list[Any], default: Any, doc: str) -> Option:
-    told: Any = next((extra for extra in extras if hasattr(extra, "help_behavior_hint")), arg())
+def _option(field: dataclasses.Field[Any], kind: Any, extras: list[Any]) -> Option:
     choices = tuple(typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
     kind = str if choices else kind
-    flag = "--" + ("no-" if default is True else "") + name.replace("_", "-")
-    place = Positional in extras
-    required = default is dataclasses.MISSING
-    hint = told.help_behavior_hint
-    if hint is None:
-        hint = "(required)" * (not place) if required else _default(default)
+    flag = "--" + ("no-" if field.default is True else "") + field.name.replace("_", "-")
+    aliases = [alias for extra in extras for alias in getattr(extra, "aliases", None) or ()]
+    positional = Positional in extras
+    required = field.default is dataclasses.MISSING
+    metavar = field.metadata.get("metavar") or (field.name.upper() if positional else "|".join(choices))
+    shown = shown_default(field)
+    default = f"(default: {shown})" if shown else "(required)" if required and not positional else ""
     return Option(
-        flags=() if place else (*(told.aliases or ()), flag),
+        flags=() if positional else (*aliases, flag),
         kind=kind,
         choices=choices,
-        metavar=told.metavar or (name.upper() if place else "|".join(choices) or METAVARS.get(kind, "")),
+        metavar=metavar or METAVARS.get(kind, ""),
         required=required,
-        default=hint,
-        doc=doc,
+        default=default,
+        help=field.metadata.get("help", ""),
     )
-
-
-def _default(value: Any) -> str:
-    """What holds if nothing is said, where that is worth a word."""
-    if value is None or value == "" or isinstance(value, bool):
-        return ""
-    return f"(default: {f'{value:g}' if isinstance(value, float) else value})"
 
 
 def _bare(hint: Any) -> tuple[Any, list[Any]]:
@@ -126,21 +155,5 @@ def _bare(hint: Any) -> tuple[Any, list[Any]]:
         hint, *more = typing.get_args(hint)
         extras += more
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
+        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint, extras
-
-
-def _docs(command: type) -> dict[str, str]:
-    """The string below every field."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(command))).body
-    assert isinstance(tree, ast.ClassDef)
-    docs = {}
-    for field, below in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            docs[field.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
-    return docs
-
-
-def _either(words: tuple[str, ...]) -> str:
-    """'a, b or c'."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

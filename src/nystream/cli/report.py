@@ -1,22 +1,20 @@
-"""`nystream report`: the results of a folder as Markdown and one HTML page."""
+"""`nystream report`: render the results in a folder as Markdown and one HTML page."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as Lines
 from rich.text import Text
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from nystream import files
 from nystream.cli import screen
-from nystream.cli.folders import require_folder
-from nystream.files import require_writable
+from nystream.cli.options import plain_option
+from nystream.config.option import option
+from nystream.files import require_folder, require_writable
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import html, markdown, numbers, plots, records
 from nystream.lab.reproduce.report.compare import comparisons, headline
@@ -28,32 +26,31 @@ from nystream.progress import track
 
 @dataclass
 class Report:
-    """Render results as tables and plots, the paper's numbers beside ours: Markdown, and one HTML page that needs no
-    other file.
+    """Render results as tables and plots, next to the paper's numbers: Markdown, and one self-contained HTML page.
 
     Example:
         nystream report results --plots plots
     """
 
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")] = Path("results")
-    """Where nystream reproduce wrote its records. Other JSON files in it are left alone."""
-    markdown: Annotated[Path | None, arg(metavar="FILE")] = Path("report.md")
-    """Write the Markdown here; None for none. It shows the plots if --plots puts them into a folder."""
-    html: Annotated[Path | None, arg(metavar="FILE")] = Path("report.html")
-    """Write the page here; None for none."""
-    plots: Annotated[Path | None, arg(metavar="FOLDER")] = None
-    """Write every plot into this folder, as PNG and SVG."""
-    no_plots: bool = False
-    """Tables only, which needs no matplotlib."""
-    plain: bool = False
-    """No colours and no progress bar, as in a pipe."""
+    folder: Positional[Path] = option(
+        Path("results"),
+        "Folder with the records of nystream reproduce. Other JSON files are ignored.",
+        "FOLDER",
+    )
+    markdown: Path | None = option(
+        Path("report.md"), "Markdown file to write, or None. It shows the plots if --plots is given.", "FILE"
+    )
+    html: Path | None = option(Path("report.html"), "HTML page to write, or None.", "FILE")
+    plots: Path | None = option(None, "Write all plots to this folder, as PNG and SVG.", "FOLDER")
+    no_plots: bool = option(False, "Write tables only, without matplotlib.")
+    plain: bool = plain_option()
 
     def run(self) -> None:
-        found = records.read(self.folder)
+        results = records.read(self.folder)
         self.check()
-        grouped = tables(found)
+        grouped = tables(results)
         pictures = {} if self.no_plots else _drawn(grouped, False if self.plain else None)
-        page = document(found, figures=not self.no_plots)
+        page = document(results, figures=not self.no_plots)
         written: list[Path] = []
         if self.plots is not None:
             for picture in pictures.values():
@@ -61,10 +58,11 @@ class Report:
             written.append(self.plots)
         if self.markdown is not None:
             images = {name: _address(self.plots / f"{name}.png", self.markdown) for name in pictures if self.plots}
-            _write(self.markdown, markdown.render(page, images))
+            files.write_text(self.markdown, markdown.render(page, images))
             written.append(self.markdown)
         if self.html is not None:
-            _write(self.html, html.render(page, {name: one.inline() for name, one in pictures.items()}))
+            inline = {name: picture.inline() for name, picture in pictures.items()}
+            files.write_text(self.html, html.render(page, inline))
             written.append(self.html)
         console = screen.console(self.plain)
         for table in grouped:
@@ -73,9 +71,9 @@ class Report:
             console.print(f"wrote {path}", style="dim", highlight=False, soft_wrap=True)
 
     def check(self) -> None:
-        """Fail before anything is drawn."""
+        """Raise if something is missing, before anything is drawn."""
         if self.no_plots and self.plots is not None:
-            raise ValueError(f"plots={self.plots} and no_plots exclude each other")
+            raise ValueError(f"plots={self.plots} and no_plots are both given; use one of them")
         if not self.no_plots:
             plots.require()
         for name, path in (("markdown", self.markdown), ("html", self.html)):
@@ -86,50 +84,43 @@ class Report:
 
 
 def _drawn(grouped: list[GroupTable], show: bool | None) -> dict[str, plots.Drawn]:
-    found, wanted = {}, plots.every(grouped)
+    drawings, wanted = {}, plots.every(grouped)
     with track("plots", len(wanted), show) as advance:
         for plot in wanted:
-            found[plot.name] = plots.drawn(plot)
+            drawings[plot.name] = plots.drawn(plot)
             advance(1, plot.name)
-    return found
+    return drawings
 
 
 def summary(console: Console, table: GroupTable) -> None:
-    """A task in a few lines: the models that stream, and what low rank costs them."""
+    """Print the models of a task, and the effect of low rank on them."""
     metric = table.metric
     console.print(Text(f"{table.group.title}: {metric.head}, {metric.better}", style="bold"))
-    lines = Lines(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    lines.add_column("model", style="bold", no_wrap=True)
-    for name in ("blocks", "paper", "ours", "µs a step", "ratio"):
-        lines.add_column(name, justify="right", no_wrap=True)
-    for (model, layers), one in table.cells.items():
+    lines = screen.new_table(("model",), ("blocks", "paper", "ours", "µs per step", "ratio"))
+    for (model, layers), cell in table.cells.items():
         printed = None if table.group.extra else paper.score(table.group.task, model, layers)
-        step = one.raw["step"]
+        step = cell.raw["step"]
         lines.add_row(
-            one.label,
+            cell.label,
             str(layers),
             str(printed or MISSING),
-            numbers.score(one.score, metric),
+            numbers.score(cell.score, metric),
             numbers.microseconds(step),
             numbers.times(step["relative"] if step else None),
         )
     for part in screen.fitting(lines, console):
         console.print(part)
-    told = [sentence(one) for one in headline(comparisons(table))]
+    notes = [sentence(comparison) for comparison in headline(comparisons(table))]
     if table.baselines:
-        beside = (f"{one.label} {numbers.score(one.score, metric)}" for one in table.baselines)
-        told.append(f"beside: {', '.join(beside)}")
+        baselines = (f"{line.label} {numbers.score(line.score, metric)}" for line in table.baselines)
+        notes.append(f"baselines: {', '.join(baselines)}")
     if table.others:
-        told.append(f"{len(table.others)} cells with other settings are in the report")
-    for line in told:
-        console.print(screen.filled([line], console.width), style="dim")
+        notes.append(f"{len(table.others)} cells with other settings are in the report")
+    for note in notes:
+        console.print(screen.filled([note], console.width), style="dim")
     console.print()
 
 
 def _address(plot: Path, page: Path) -> str:
-    """Of a plot, as a page sees it."""
+    """The path of a plot, relative to a page."""
     return Path(os.path.relpath(plot.resolve(), page.resolve().parent)).as_posix()
-
-
-def _write(path: Path, text: str) -> None:
-    files.write_text(path, text)

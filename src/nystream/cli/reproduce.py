@@ -1,42 +1,44 @@
-"""`nystream reproduce`: the paper's tables and figures, from training to records."""
+"""`nystream reproduce`: train and score the models of the paper's tables and figures."""
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from nystream.cli.bench import numbers
-from nystream.cli.folders import require_folder
-from nystream.cli.options import usual
+from nystream.cli.options import plain_option, typed
+from nystream.config.option import option, option_of
+from nystream.data.settings import Settings
+from nystream.data.table import counted
+from nystream.files import require_folder
 from nystream.lab.reproduce import store
 from nystream.lab.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
 from nystream.lab.reproduce.cluster import on_ray
-from nystream.lab.reproduce.job import Job, folder_of_data
+from nystream.lab.reproduce.job import Job, data_folder
 from nystream.lab.reproduce.problems import PaperProblem, problem
 from nystream.lab.reproduce.run import Outcome, Runner, baselines, left, one_by_one, run
 from nystream.lab.reproduce.steps import time_steps
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
 
+AS_IN_TABLE, FEW, CHOSEN = "as in the table", "few, for a laptop", "chosen on validation data"
 SHORT = {name.lower(): variant for variant, name in MODELS.items()}  # att, co, ny, ny-fix, cony-cont, cony-fix
 
 
 @dataclass
 class Reproduce:
-    """Train and score the models of one of the paper's tables, and write a record of each to results/.
+    """Train and score the models of one of the paper's tables, and write one record per cell to results/.
 
-    A cell is one model with one setting, trained once for every split of the data and every seed. Cells that are done
-    are not run again: a run that was stopped goes on with the same command. `nystream report` makes tables and plots of
-    the records.
+    A cell is one model with one setting, trained once per split of the data and seed. Cells that are done are not run
+    again: run the same command to resume. `nystream report` makes tables and plots from the records.
 
     Examples:
         nystream reproduce gtzan                    # a first look, on a laptop
@@ -44,67 +46,76 @@ class Reproduce:
         nystream reproduce gtzan --models cony-fix --layers 1 --landmarks 2,4,8,16
     """
 
-    task: Positional[Literal["gtzan", "thumos14", "electricity"]]
-    """gtzan: genres of music; thumos14: actions in videos; electricity: demand, an hour ahead."""
-    data: Annotated[Path | None, usual("$NYSTREAM_DATA", "FOLDER")] = None
-    """Folder with the data sets."""
-    models: Annotated[str, usual("all", "LIST")] = ",".join(SHORT)
-    """Models of the table, by the paper's names or as variants (co-fixed-single). att: full attention; co: continual;
-    ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual."""
-    layers: Annotated[str, usual("the table's", "LIST")] = ""
-    """Numbers of blocks, such as 1,2."""
-    landmarks: Annotated[str, usual("the table's", "LIST")] = ""
-    """Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures."""
-    splits: Annotated[int, usual("few, for a laptop", "N")] = 0
-    """Splits of the data. The paper has 5; electricity, cut by time, has 1."""
-    seeds: Annotated[int, usual("few, for a laptop", "N")] = 0
-    """Seeds of every split, trained together. The paper has 5."""
-    epochs: Annotated[int, usual("chosen on validation data", "N")] = 0
-    """Passes over the training data, the same for every model."""
-    lr: Annotated[float, usual("chosen on validation data", "RATE")] = 0.0
-    """Learning rate."""
-    batch_size: Annotated[int, usual("chosen with the rate", "N")] = 0
-    """Windows, or pieces of streams, an update."""
-    pinv: Annotated[str, arg(metavar="LIST")] = "newton"
-    """Inverses of Γ for fixed landmarks, one or several: newton (the paper's), exact, ridge, none. Any but newton is
-    run for the models with fixed landmarks only."""
-    ridge: Annotated[str, arg(metavar="LIST")] = "0.1"
-    """λ of the inverse ridge, one or several, such as 0.03,0.1."""
-    learned: bool = False
-    """Run the models with fixed landmarks only, and train their landmarks on from the cluster centres."""
-    distilled: bool = False
-    """Run the low-rank models only, and let them learn from one with full attention too."""
-    stack: Annotated[str, arg(metavar="paper|deep")] = "paper"
-    """Of several blocks: paper gives what they give over the window; deep, for continual models only, lets every block
-    stream, which is far cheaper a step and another function."""
-    window: Annotated[int, usual("the table's", "N")] = 0
-    """Window n."""
-    protocol: Annotated[str, usual("the table's", "NAME")] = ""
-    """How the data are split: filtered is the fault-filtered split of GTZAN."""
-    tokens: Annotated[str, arg(metavar="paper|lags")] = "paper"
-    """Tokens of electricity: lags are those that know what a day and a week ago was, and the change as the target."""
-    device: Annotated[str, arg(metavar="cpu|cuda|auto")] = "auto"
-    """Where to train; auto is cuda where there is a GPU."""
-    threads: Annotated[int, usual("as torch chooses", "N")] = 0
-    """Threads of torch on a CPU."""
-    ray: Annotated[str | None, arg(metavar="ADDRESS")] = None
-    """Send the cells to the Ray cluster at this address: auto (the one this machine is part of), HOST:6379,
-    ray://HOST:10001, or local to start one here. All machines need nystream, the same folder of data, and a shared
-    folder of work."""
-    gpus_per_cell: Annotated[float, arg(metavar="SHARE")] = 1.0
-    """How much of a GPU a cell takes on a Ray cluster; 0.25 lets four share one."""
-    results: Annotated[Path, arg(metavar="FOLDER")] = Path("results")
-    """Where the records go, one file a cell."""
-    work: Annotated[Path, arg(metavar="FOLDER")] = Path("runs")
-    """Where checkpoints and trained models go: what a stopped run goes on from."""
-    again: bool = False
-    """Score cells again that are done, and replace their records. What was trained is in the folder of work."""
-    steps: Annotated[bool, arg(help_behavior_hint="")] = True
-    """Do not measure what a step of every cell costs on this machine."""
-    steps_again: bool = False
-    """Measure the steps again, of cells that were measured too."""
-    plain: bool = False
-    """No colours and no progress bars, as in a pipe."""
+    task: Positional[Literal["gtzan", "thumos14", "electricity"]] = option(
+        help="gtzan: music genres; thumos14: actions in videos; electricity: demand one hour ahead."
+    )
+    data: Path | None = option(None, "Folder with the data sets.", "FOLDER", "$NYSTREAM_DATA")
+    models: str = option(
+        ",".join(SHORT),
+        "Models of the table, by the paper's names or as variants (co-fixed-single). att: full attention; co: "
+        "continual; ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual.",
+        "LIST",
+        "all",
+    )
+    layers: str = option("", "Numbers of blocks, such as 1,2.", "LIST", AS_IN_TABLE)
+    landmarks: str = option(
+        "", "Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures.", "LIST", AS_IN_TABLE
+    )
+    splits: int = option(
+        0, "Number of splits of the data: 5 in the paper, 1 for electricity, which is split by time.", "N", FEW
+    )
+    seeds: int = option(0, "Number of seeds per split, trained together: 5 in the paper.", "N", FEW)
+    epochs: int = option(0, "Number of epochs, the same for all models.", "N", CHOSEN)
+    lr: float = option(0.0, "Learning rate.", "RATE", CHOSEN)
+    batch_size: int = option(0, "Number of windows, or pieces of streams, per update.", "N", CHOSEN)
+    pinv: str = option(
+        "newton",
+        "One or several inverses of Γ for fixed landmarks: newton (the paper's), exact, ridge, none. All but newton "
+        "are run only for models with fixed landmarks.",
+        "LIST",
+    )
+    ridge: str = option("0.1", "One or several λ for the inverse ridge, such as 0.03,0.1.", "LIST")
+    learned: bool = option(
+        False, "Run only models with fixed landmarks, and train the landmarks further, from the cluster centres."
+    )
+    distilled: bool = option(False, "Run only low-rank models, and let them also learn from one with full attention.")
+    stack: str = option(
+        "paper",
+        "How several blocks stream: paper gives the same output as applying the model to the window; deep, for "
+        "continual models only, gives each block its own window, which is much cheaper but a different function.",
+        "paper|deep",
+    )
+    window: int = option(0, "Window length n.", "N", AS_IN_TABLE)
+    protocol: str = option(
+        "", "How the data are split; filtered is the fault-filtered split of GTZAN.", "NAME", AS_IN_TABLE
+    )
+    tokens: str = option(
+        "paper",
+        "Tokens of electricity: lags adds the values of a day and a week ago, and makes the change the target.",
+        "paper|lags",
+    )
+    device: str = option_of(Settings, "device", "auto")
+    threads: int = option(0, "Number of torch's threads on a CPU.", "N", "as torch chooses")
+    ray: str | None = option(
+        None,
+        "Send the cells to the Ray cluster at this address: auto (the one this machine is part of), HOST:6379, "
+        "ray://HOST:10001, or local to start one here. All machines need nystream, the same data folder, and a shared "
+        "work folder.",
+        "ADDRESS",
+    )
+    gpus_per_cell: float = option(
+        1.0, "Share of a GPU per cell on a Ray cluster; with 0.25, four cells share a GPU.", "SHARE"
+    )
+    results: Path = option(Path("results"), "Folder for the records, one file per cell.", "FOLDER")
+    work: Path = option(
+        Path("runs"), "Folder for checkpoints and trained models, from which a stopped run resumes.", "FOLDER"
+    )
+    again: bool = option(
+        False, "Score finished cells again, and replace their records. Trained models are taken from the work folder."
+    )
+    steps: bool = option(True, "Do not measure the time per step of every cell on this machine.")
+    steps_again: bool = option(False, "Measure the time per step again, also of cells that have it.")
+    plain: bool = plain_option()
 
     def run(self) -> None:
         show = False if self.plain else None
@@ -127,42 +138,42 @@ class Reproduce:
             if self.steps:
                 self.time(jobs, show)
         except KeyboardInterrupt as stop:
-            done = f"what is done is in {self.results} and {self.work}; the same command resumes it"
+            done = f"finished cells are in {self.results} and {self.work}; run the same command to resume"
             raise type(stop)(done) from stop
         failed = [outcome for outcome in outcomes if outcome.record is None]
         if failed:
             self.work.mkdir(parents=True, exist_ok=True)
             traces = self.work / "errors.txt"
-            traces.write_text("\n".join(f"{one.name}\n{one.trace}" for one in failed), encoding="utf-8")
+            traces.write_text("\n".join(f"{cell.name}\n{cell.trace}" for cell in failed), encoding="utf-8")
             raise RuntimeError(
-                f"{len(failed)} of {len(jobs)} cells failed ({', '.join(one.name for one in failed)}), see {traces}; "
-                f"the others are in {self.results}, and the same command tries these again"
+                f"{len(failed)} of {len(jobs)} cells failed ({', '.join(cell.name for cell in failed)}), see {traces}; "
+                f"the others are in {self.results}; run the same command to try these again"
             )
-        print(f"{_count(len(jobs), 'record')} in {self.results}; nystream report makes tables and plots of them")
+        print(f"{counted(len(jobs), 'record')} in {self.results}; nystream report makes tables and plots from them")
 
     def heading(self, jobs: Sequence[Job], done: int) -> str:
         job = jobs[0]
-        runs = f"{_count(job.splits, 'split')} x {_count(job.seeds, 'seed')}"
+        runs = f"{counted(job.splits, 'split')} x {counted(job.seeds, 'seed')}"
         where = f"on {job.device}" if self.ray is None else f"by Ray ({self.ray}, {job.device})"
-        return f"{self.task}: {_count(len(jobs), 'cell')} of {runs} {where}, {done} of them done"
+        return f"{self.task}: {counted(len(jobs), 'cell')} of {runs} {where}, {done} of them done"
 
     def time(self, jobs: Sequence[Job], show: bool | None) -> None:
-        """Measure the steps of the cells side by side, where one of them was not."""
+        """Measure the steps of all cells in turns, unless all of them have been measured."""
         records = [store.read(self.results, job.name) for job in jobs]
-        held = [record for record in records if record is not None]
-        if held and (self.steps_again or any(record.get("step") is None for record in held)):
-            for record in time_steps(held, self.command(), show):
+        done = [record for record in records if record is not None]
+        if done and (self.steps_again or any(record.get("step") is None for record in done)):
+            for record in time_steps(done, self.command(), show):
                 store.write(self.results, record)
 
     def jobs(self, show: bool | None) -> list[Job]:
-        """Every cell that is asked for."""
-        found = problem(self.task)
+        """All cells that the options ask for."""
+        task = problem(self.task)
         changes = tuple((name, value) for name in ("epochs", "lr", "batch_size") if (value := getattr(self, name)))
-        splits, seeds = self.splits or found.laptop[0], self.seeds or found.laptop[1]
+        splits, seeds = self.splits or task.laptop[0], self.seeds or task.laptop[1]
         common: dict[str, Any] = {
             "splits": splits,
             "seeds": seeds,
-            "data": folder_of_data(self.data).resolve(),
+            "data": data_folder(self.data).resolve(),
             "work": self.work.resolve(),
             "device": _device(self.device, self.ray is not None),
             "command": self.command(),
@@ -170,22 +181,22 @@ class Reproduce:
             "threads": self.threads,
             "show": show if self.ray is None else False,
         }
-        jobs = [Job(cell, **common) for cell in self.cells(found)]
+        jobs = [Job(cell, **common) for cell in self.cells(task)]
         if not jobs:
             raise ValueError(
-                f"models={self.models!r}, layers={self.layers!r}: none is left. pinv and learned are for those with "
-                f"fixed landmarks, distilled for those with landmarks, stack for continual ones of several blocks"
+                f"models={self.models!r}, layers={self.layers!r}: no cell is left. pinv and learned need models with "
+                f"fixed landmarks, distilled needs landmarks, and stack needs continual models of several blocks"
             )
         return jobs
 
     def check(self) -> None:
-        """Refuse numbers that mean nothing; 0 is for what is not told."""
+        """Raise if an option is out of range or cannot be used with the others; 0 means not given."""
         for name in ("splits", "seeds", "epochs", "lr", "batch_size", "window", "threads"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
         for name in ("models", "layers", "landmarks", "pinv", "ridge"):
             if getattr(self, name) and not getattr(self, name).strip(" ,"):
-                raise ValueError(f"{name}={getattr(self, name)!r} names nothing")
+                raise ValueError(f"{name}={getattr(self, name)!r} is an empty list")
         if not 0 < self.gpus_per_cell < math.inf:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell} must be greater than 0, such as 0.25")
         if self.ridge != Reproduce.ridge and "ridge" not in (word.strip() for word in self.pinv.split(",")):
@@ -193,88 +204,73 @@ class Reproduce:
         if self.gpus_per_cell != Reproduce.gpus_per_cell and self.ray is None:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell:g} is for --ray, which is not given")
         if self.steps_again and not self.steps:
-            raise ValueError("steps-again and no-steps are both set; steps are measured or they are not")
+            raise ValueError("steps-again and no-steps are both given; use one of them")
         if self.landmarks and not set(self.variants()) - set(FULL):
-            raise ValueError(f"landmarks={self.landmarks!r} is for low-rank models, and models={self.models!r}")
+            raise ValueError(f"landmarks={self.landmarks!r} is for low-rank models, but models={self.models!r}")
         if self.stack not in ("paper", "deep"):
             raise ValueError(f"stack={self.stack!r} must be paper or deep")
 
-    def cells(self, found: PaperProblem) -> Iterator[Cell]:
-        protocol = self.protocol or found.protocols[0]
-        for name, value, known in (("protocol", protocol, found.protocols), ("tokens", self.tokens, found.tokens)):
+    def cells(self, task: PaperProblem) -> Iterator[Cell]:
+        protocol = self.protocol or task.protocols[0]
+        for name, value, known in (("protocol", protocol, task.protocols), ("tokens", self.tokens, task.tokens)):
             if value not in known:
                 raise ValueError(f"{name}={value!r}, but {self.task} has {' and '.join(known)}")
-        usual = found.usual(protocol=protocol, tokens=self.tokens, **({"window": self.window} if self.window else {}))
-        layers = numbers("layers", self.layers) or found.depths
-        landmarks = numbers("landmarks", self.landmarks) or (found.landmarks,)
+        usual = task.usual(protocol=protocol, tokens=self.tokens, **({"window": self.window} if self.window else {}))
+        layers = numbers("layers", self.layers) or task.depths
+        landmarks = numbers("landmarks", self.landmarks) or (task.landmarks,)
         yield from grid(usual, self.variants(), layers, landmarks, list(self.settings()))
 
     def variants(self) -> list[str]:
-        found = []
+        names = []
         for word in filter(None, (part.strip() for part in self.models.split(","))):
             variant = SHORT.get(word.lower(), word)
             if variant not in MODELS:
-                raise ValueError(f"models has {word!r}, but knows {', '.join(SHORT)}")
-            found.append(variant)
-        return found
+                raise ValueError(f"models has {word!r}, but must be some of {', '.join(SHORT)}")
+            names.append(variant)
+        return names
 
     def settings(self) -> Iterator[dict[str, Any]]:
-        """What differs from the paper."""
+        """The settings that differ from the paper's."""
         extra: dict[str, Any] = {name: True for name in ("learned", "distilled") if getattr(self, name)}
         extra |= {"stack": self.stack} if self.stack != "paper" else {}
         for kind in (word.strip() for word in self.pinv.split(",")):
             if kind == "ridge":
-                yield from (
-                    {"pinv": kind, "pinv_ridge": strength, **extra} for strength in _floats("ridge", self.ridge)
-                )
+                for strength in _floats("ridge", self.ridge):
+                    yield {"pinv": kind, "pinv_ridge": strength, **extra}
             elif kind == "none":
                 yield {"pinv": kind, "method": "x", **extra}
             else:
                 yield ({} if kind == "newton" else {"pinv": kind}) | extra
 
     def command(self) -> str:
-        """What was typed, as far as it says what was run."""
-        words, usual = ["nystream", "reproduce", self.task], Reproduce(self.task)
-        for name, value in vars(self).items():
-            if name not in ("task", "data", "results", "work", "plain", "again") and value != getattr(usual, name):
-                flag = name.replace("_", "-")
-                words += (
-                    [f"--{flag}"]
-                    if value is True
-                    else [f"--no-{flag}"]
-                    if value is False
-                    else [f"--{flag}", str(value)]
-                )
-        return shlex.join(words)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+        """The command that was typed, without options that do not affect the results."""
+        hidden = ("task", "data", "results", "work", "plain", "again")
+        return typed(["nystream", "reproduce", self.task], self, hidden)
 
 
 def _say(outcome: Outcome) -> None:
-    # print, not rich: a line goes above the bars, and into a file as it is.
+    # print, not rich: the line appears above the progress bars, and unwrapped in a file.
     if outcome.record is None:
         print(f"{outcome.name}: failed: {outcome.error}", flush=True)
         return
     record = outcome.record
     score = record["metrics"][record["metric"]]
-    # Digits that count: an mse may be far below one.
+    # Significant digits: an mse may be far below one.
     spread = "" if score["std"] is None else f" ± {score['std']:#.2g}"
     line = f"{outcome.name}: {record['metric']} {score['mean']:#.4g}{spread}, {record['training']['seconds']:.0f} s"
     print(line, flush=True)
 
 
-def _device(name: str, elsewhere: bool) -> str:
-    """What torch calls it; whether a cluster has it is found out there."""
+def _device(name: str, remote: bool) -> str:
+    """The name of the device in torch; one on a cluster is checked there."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
         raise ValueError(f"device={name!r} must be cpu, cuda or auto")
-    if elsewhere:
+    if remote:
         return name
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and int(name.partition(":")[2] or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device={name!r}, but torch finds {_count(torch.cuda.device_count(), 'GPU')} here")
+        raise ValueError(f"device={name!r}, but torch finds {counted(torch.cuda.device_count(), 'GPU')} here")
     return name
 
 
@@ -282,4 +278,4 @@ def _floats(name: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(word) for word in text.split(",") if word.strip())
     except ValueError:
-        raise ValueError(f"{name}={text!r} must be numbers with commas between them, such as 0.03,0.1") from None
+        raise ValueError(f"{name}={text!r} must be numbers separated by commas, such as 0.03,0.1") from None

@@ -1,60 +1,107 @@
-"""What a command prints on: tables that lose nothing where the terminal is narrow."""
+"""What commands print: tables that lose nothing on a narrow terminal, and paragraphs."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from rich import box
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-WIDTH = 80  # of prose, where there is room for more
+from nystream.config import ModelInfo
+from nystream.data.problem import Scores
+
+WIDTH = 80  # of prose, even on a wider terminal
+
+Block = tuple[str, Table, list[str]]  # title, table, notes: one paragraph each
 
 
 def console(plain: bool = False) -> Console:
-    """Standard output. What its encoding cannot write becomes a question mark."""
-    found = Console(color_system=None, force_terminal=False) if plain else Console()
-    if not found.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
+    """Standard output. Characters that its encoding lacks are printed as question marks."""
+    output = Console(color_system=None, force_terminal=False) if plain else Console()
+    if not output.encoding.startswith("utf") and hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    return found
+    return output
+
+
+def new_table(left: Iterable[str], right: Iterable[str], first: str = "bold") -> Table:
+    """An empty table with columns aligned to the left, then columns of numbers. `first` is the first one's style."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for place, name in enumerate(left):
+        table.add_column(name, style=first if place == 0 else None, no_wrap=True)
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def print_blocks(output: Console, blocks: Iterable[Block]) -> None:
+    for title, table, notes in blocks:
+        output.print(filled([title], output.width), style="bold")
+        for part in fitting(table, output):
+            output.print(part)
+        output.print(filled([*notes, ""], output.width), style="dim")
 
 
 def filled(paragraphs: Iterable[str], width: int) -> Text:
-    """Paragraphs of a terminal that wide; one that begins with a blank goes on further to the right."""
+    """Wrap paragraphs to a terminal of this width; one that starts with a space gets a hanging indent."""
     lines = (
-        textwrap.fill(one, min(width, WIDTH), subsequent_indent="    " * one.startswith(" ")) for one in paragraphs
+        textwrap.fill(
+            paragraph,
+            min(width, WIDTH),
+            subsequent_indent="    " * paragraph.startswith(" "),
+            break_on_hyphens=False,
+        )
+        for paragraph in paragraphs
     )
     return Text("\n".join(lines))
 
 
-def fitting(table: Table, screen: Console) -> Iterator[Table]:
-    """The table or, where it is too wide, as many beside which its first column stands as it takes."""
-    if _needs(table, screen) <= screen.width or len(table.columns) < 3:
+def fitting(table: Table, output: Console) -> Iterator[Table]:
+    """Split a table that is too wide for the terminal into several, each with the first column."""
+    if _width(table, output) <= output.width or len(table.columns) < 3:
         yield table
         return
     first, *others = table.columns
-    held: list[Column] = []
+    columns: list[Column] = []
     for column in others:
-        if held and _needs(_with(table, [first, *held, column]), screen) > screen.width:
-            yield _with(table, [first, *held])
-            held = []
-        held.append(column)
-    yield _with(table, [first, *held])
+        if columns and _width(_with(table, [first, *columns, column]), output) > output.width:
+            yield _with(table, [first, *columns])
+            columns = []
+        columns.append(column)
+    yield _with(table, [first, *columns])
 
 
-def _needs(table: Table, screen: Console) -> int:
-    wide = screen.options.update(max_width=10_000)
-    return Measurement.get(screen, wide, table).maximum
+def scores_table(scores: Mapping[str, Scores], info: ModelInfo, title: str) -> Table:
+    """One row per score; the model and its baselines side by side."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    unit = f", {info.units[0]}" if len(set(info.units)) == 1 else ""
+    table.add_column(f"{(info.task or '').capitalize()}{unit}", overflow="fold")
+    for name in scores:
+        table.add_column(name, justify="right", style="bold" if name == "model" else "", overflow="fold")
+    for score in next(iter(scores.values())):
+        table.add_row(score, *(_number(values.get(score)) for values in scores.values()))
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def _width(table: Table, output: Console) -> int:
+    return Measurement.get(output, output.options.update(max_width=10_000), table).maximum
 
 
 def _with(table: Table, columns: list[Column]) -> Table:
-    """The same rows, of some columns."""
-    found = Table(box=table.box, padding=table.padding)
+    """The same rows with some of the columns."""
+    part = Table(box=table.box, padding=table.padding)
     for column in columns:
-        found.add_column(column.header, style=column.style, justify=column.justify, no_wrap=column.no_wrap)
+        part.add_column(column.header, style=column.style, justify=column.justify, no_wrap=column.no_wrap)
     for row, *cells in zip(table.rows, *(column.cells for column in columns), strict=True):
-        found.add_row(*cells, style=row.style, end_section=row.end_section)
-    return found
+        part.add_row(*cells, style=row.style, end_section=row.end_section)
+    return part

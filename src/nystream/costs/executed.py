@@ -55,12 +55,8 @@ def executed(
     around the attention (see `dense`).
 
     Args:
-        variant: The variant, or, for several blocks, any variant of a family.
-        n: The window.
-        d: The total width of all heads, as in `state_bytes`.
-        m: The number of landmarks.
-        layers: The number of blocks.
-        heads: The number of heads.
+        variant, n, m, layers, heads: As in `flops`.
+        d: The total width of all heads.
         form: How the first block computes the sums over its window, as in `AttentionConfig.sums`.
         stack: "paper": the first block returns all rows, the middle blocks process n new rows each, and the last one
             attends from its newest row over n new rows, computing ΔV first (2ndm; `flops(corrected=True)` counts a

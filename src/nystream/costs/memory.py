@@ -1,16 +1,4 @@
-"""Memory of a stream, as counted in the paper's appendix.
-
-The corrections:
-
-- A matrix without its oldest row has d(n - 1) entries, not nd - 1. Likewise (ΔV)_prev has d(m - 1), not dm - m; Γ_prev
-  has (m - 1)², not m² - 2m; B_prev has (n - 1)(m - 1), not nm - n - m.
-- Some totals are not the sum of their items: the valley of co-cont-single ends in -2 instead of -4, the peak of
-  nystrom-fixed has 2m² instead of m², and the valley of co-fixed-retro has an extra m.
-- With fixed landmarks, the logits and the value of a token are still needed when it leaves the window, to remove it
-  from the sums: m + d numbers for each of n - 1 tokens (n within a step). Only the operations are independent of n.
-- Δ_φ V is m x d and takes dm numbers; the peaks of both co-cont variants count nm.
-- co-cont-single does not store Q, so it needs the running sum of q over the current segment (d). Its peak, unlike all
-  others, omits the result (d).
+"""Memory of a stream, as counted in the paper's appendix. `docs/discrepancies.md` explains the corrections.
 
 The valley of a stack is the sum of the valleys of its blocks. Its peak is the largest sum of the peak of one block and
 the valleys of the others. (The paper plots stacks of two without saying how it adds them.) In the corrected count, only

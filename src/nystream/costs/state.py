@@ -46,11 +46,8 @@ def state_bytes(
     count takes 8 bytes.
 
     Args:
-        variant: The variant, or, for several blocks, any variant of a family.
-        n: The window.
+        variant, n, m, heads: As in `flops`.
         d: The total width of all heads.
-        m: The number of landmarks.
-        heads: The number of heads.
         update_size: The number of tokens r that arrive together.
         form: How the sums over the window are computed, as in `AttentionConfig.form`.
         token_bytes, sum_bytes: The bytes of one number.
@@ -68,16 +65,17 @@ def state_bytes(
         >>> ns.state.nbytes(ns.MultiheadAttention(cfg).init_state(1))
         332552
     """
-    if positive_integer("layers", layers) > 1:
-        require_stack(variant, stack)
-        first = variant if stack == "deep" else roles_of(variant).first
-        numbers = {"token_bytes": token_bytes, "sum_bytes": sum_bytes}
-        block = state_bytes(first, n, d, m, heads, update_size=update_size, form=form, **numbers)
-        return layers * block if stack == "deep" else block + n * d * token_bytes
     n, d, landmarks = check_arguments(variant, n, d, m)
     check_form(form)
+    deep = stack == "deep"
+    if positive_integer("layers", layers) > 1:
+        require_stack(variant, stack)
+        variant = variant if deep else roles_of(variant).first
     stored: Stored = formula(variant, "state")(Sizes(n, d, landmarks, heads, form, update_size))
-    return 8 + stored.tokens * token_bytes + stored.sums * sum_bytes
+    block = 8 + stored.tokens * token_bytes + stored.sums * sum_bytes
+    if layers == 1:
+        return block
+    return layers * block if deep else block + n * d * token_bytes
 
 
 def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""Data of the user's own: from a file or a folder to training data, and from live records to tokens."""
+"""Your own data: from a file or a folder to training data, and from live records to tokens."""
 
 from nystream.data.forecast import Forecast, forecast
 from nystream.data.reader import LiveReader, Reader, RecordError, Token, reader_from_dict

@@ -1,4 +1,4 @@
-"""The time of day and of the week, as numbers that a model can read."""
+"""The time of day and of the week as inputs of a model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ DAY, WEEK = 24.0, 168.0  # hours
 
 
 def time_features(time: Any, periods: Sequence[float] = (DAY, WEEK)) -> NDArray[np.float64]:
-    """[N, 2 · periods]: sine and cosine of the time of day and of the day of the week, by the clock of `time`.
+    """Return the sine and cosine of the phase of each time in each period, [N, 2 · periods].
 
-    `time` is [N] datetime64, at any spacing: what is embedded is the time itself, not a row's number. `periods` are in
-    hours.
+    Args:
+        time: [N] datetime64, at any spacing, in any time zone.
+        periods: in hours; by default a day and a week.
 
     Example:
         >>> import numpy as np
@@ -28,9 +29,9 @@ def time_features(time: Any, periods: Sequence[float] = (DAY, WEEK)) -> NDArray[
     if stamps.dtype.kind != "M" or stamps.ndim != 1:
         raise ValueError(f"time is {stamps.dtype} {list(stamps.shape)}, but must be datetime64 [N]")
     if np.isnat(stamps).any():
-        raise ValueError("time has a stamp that is not a time (NaT)")
+        raise ValueError("time contains NaT")
     if not periods or min(periods) <= 0:
-        raise ValueError(f"periods={periods!r} must be hours, each greater than 0, at least one")
+        raise ValueError(f"periods={periods!r} must be at least one number of hours, each above 0")
     seconds = stamps.astype("datetime64[s]").astype(np.int64)
     waves = []
     for period in periods:

@@ -1,24 +1,28 @@
-"""Files that are streams of their own, with a label for each, or for each of their frames; and how to split them."""
+"""Files that are separate streams, labelled per file or per frame, and how to split them."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.problem import SHARES
 from nystream.data.reader import Reader
-from nystream.data.table import counted
+from nystream.data.table import counted, shortened
+from nystream.progress import track
 
-SHOWN = 3  # bad files that a note names
-UNKNOWN = -1  # class of a frame that is not labelled
+MAX_NOTED = 3  # unusable files that a note names
+MIN_FILES = 3  # one each for training, validation and testing
+UNKNOWN = -1  # class of a frame without a label
 
 Labelling = Literal["classification", "detection"]
+T = TypeVar("T")
 
 
 class Clip(NamedTuple):
@@ -26,28 +30,21 @@ class Clip(NamedTuple):
 
     name: str
     x: NDArray[np.float32]  # [T, width]
-    y: NDArray[Any]  # [T] classes, or [T, classes] zeros and ones
-
-
-class Bad(NamedTuple):
-    """A file that could not be used, and why."""
-
-    name: str
-    reason: str
+    y: NDArray[Any]  # classes [T], or zeros and ones [T, classes]
 
 
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """All files of a folder that can be used."""
+    """All usable files of a folder."""
 
     folder: Path
     clips: tuple[Clip, ...]
     classes: tuple[str, ...]
     labelling: Labelling
     reader: Reader
-    bad: tuple[Bad, ...] = ()
+    bad: Mapping[str, str] = field(default_factory=dict)  # files that cannot be used -> why
     seconds: float | None = None  # between two tokens
-    file_seconds: float | None = None  # of a file that are used, at most
+    file_seconds: float | None = None  # used of each file, at most
 
     @property
     def several(self) -> bool:
@@ -57,64 +54,87 @@ class Clips:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        frames = sum(len(clip.x) for clip in self.clips)
-        per = "a class for every file" if self.labelling == "classification" else "classes of every frame"
+        tokens = sum(len(clip.x) for clip in self.clips)
+        per = "one per file" if self.labelling == "classification" else "labelled per frame"
         per += ", several at once or none" * self.several
-        files = counted(len(self.clips), "file")
-        found = f"{files} of {counted(frames, 'token')} in all; {len(self.classes)} classes, {per}"
+        size = f"{counted(len(self.clips), 'file')} with {counted(tokens, 'token')} in total"
+        summary = f"{size}; {len(self.classes)} classes, {per}"
         if not self.bad:
-            return (found,)
-        shown = "; ".join(f"{one.name}: {one.reason}" for one in self.bad[:SHOWN])
-        more = f"; and {len(self.bad) - SHOWN} more" if len(self.bad) > SHOWN else ""
-        return found, f"{counted(len(self.bad), 'file')} left out: {shown}{more}"
+            return (summary,)
+        named = shortened([f"{name}: {reason}" for name, reason in self.bad.items()], MAX_NOTED, "; ")
+        return summary, f"{counted(len(self.bad), 'file')} dropped: {named}"
 
 
-def refuse_none(folder: Path, clips: Sequence[Any], bad: Sequence[Bad]) -> None:
-    """Say why, where no file can be used."""
-    if not clips:
-        first = f"; {bad[0].name}: {bad[0].reason}" if bad else ""
-        raise ValueError(f"{folder} has no file that can be used{first}")
+def read_files(
+    folder: Path,
+    paths: Sequence[Path],
+    read: Callable[[Path, str], tuple[T, NDArray[Any]]],
+    bad: dict[str, str],
+    show: bool | None = None,
+) -> list[T]:
+    """Read the files of a folder; those that cannot be read and copies of others are added to `bad`, with the reason.
+
+    `read` takes a path and its name within the folder, and returns the file and an array by which copies are detected.
+    """
+    usable, seen = list[T](), dict[bytes, str]()
+    with track("reading", len(paths), show) as advance:
+        for path in paths:
+            name = path.relative_to(folder).as_posix()
+            try:
+                file, content = read(path, name)
+                original = seen.setdefault(hashlib.sha256(content.tobytes()).digest(), name)
+                if original != name:
+                    raise ValueError(f"it is a copy of {original}")
+                usable.append(file)
+            except (ValueError, OSError) as error:
+                bad[name] = str(error)
+            advance()
+    if not usable:
+        reasons = [f"; {name}: {reason}" for name, reason in bad.items()]
+        raise ValueError(f"{folder} has no usable file{''.join(reasons[:1])}")
+    return usable
 
 
 def split(clips: Clips, seed: int) -> tuple[list[int], list[int], list[int]]:
-    """Numbers of the files to train on, to select by and to test with: of every class its share."""
-    if len(clips.clips) < 3:
-        raise ValueError(f"{clips.folder} has {len(clips.clips)} files that can be used, but a split needs 3 or more")
+    """Return the numbers of the files for training, validation and testing, stratified by class."""
+    if len(clips.clips) < MIN_FILES:
+        raise ValueError(f"{clips.folder} has {len(clips.clips)} usable files, but a split needs {MIN_FILES} or more")
     strata = _strata(clips)
     if clips.labelling == "classification":
         for name, count in sorted(Counter(strata).items()):
-            if count < 3:
+            if count < MIN_FILES:
                 raise ValueError(
-                    f"class {name!r} has {count} files that can be used, but needs 3: to train, to select by, to test"
+                    f"class {name!r} has {count} usable files, but needs {MIN_FILES}: for training, validation and "
+                    f"testing"
                 )
-    parts = _dealt(strata, seed)
-    if not (parts[1] and parts[2]):  # too few files of any one kind: split without regard to kinds
-        parts = _dealt([""] * len(strata), seed)
+    parts = _split(strata, seed)
+    if not (parts[1] and parts[2]):  # every stratum is too small: split without them
+        parts = _split([""] * len(strata), seed)
     return parts
 
 
 def _strata(clips: Clips) -> list[str]:
-    """The class of every file; of several, the one that the fewest files have."""
-    held = []
+    """The class of every file; of several classes, the one that the fewest files have."""
+    present = []
     for clip in clips.clips:
         if clip.y.ndim == 2:
-            held.append([i for i in range(clip.y.shape[1]) if (clip.y[:, i] > 0).any()])
+            present.append([i for i in range(clip.y.shape[1]) if (clip.y[:, i] > 0).any()])
         else:
-            held.append([int(i) for i in np.unique(clip.y) if i != UNKNOWN])
-    files = Counter(place for places in held for place in places)
-    return [clips.classes[min(places, key=lambda i: (files[i], i))] if places else "" for places in held]
+            present.append([int(i) for i in np.unique(clip.y) if i != UNKNOWN])
+    files = Counter(number for numbers in present for number in numbers)
+    return [clips.classes[min(numbers, key=lambda i: (files[i], i))] if numbers else "" for numbers in present]
 
 
-def _dealt(strata: Sequence[str], seed: int) -> tuple[list[int], list[int], list[int]]:
+def _split(strata: Sequence[str], seed: int) -> tuple[list[int], list[int], list[int]]:
     rng = np.random.default_rng(seed)
-    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    train, valid, test = list[int](), list[int](), list[int]()
     for name in sorted(set(strata)):
-        members = rng.permutation([i for i, one in enumerate(strata) if one == name]).tolist()
-        if len(members) < 3:
-            parts[0].extend(members)
+        members = rng.permutation([i for i, stratum in enumerate(strata) if stratum == name]).tolist()
+        if len(members) < MIN_FILES:
+            train += members
             continue
-        valid, test = (max(1, round(share * len(members))) for share in SHARES[1:])
-        parts[1].extend(members[:valid])
-        parts[2].extend(members[valid : valid + test])
-        parts[0].extend(members[valid + test :])
-    return sorted(parts[0]), sorted(parts[1]), sorted(parts[2])
+        valid_count, test_count = (max(1, round(share * len(members))) for share in SHARES[1:])
+        valid += members[:valid_count]
+        test += members[valid_count : valid_count + test_count]
+        train += members[valid_count + test_count :]
+    return sorted(train), sorted(valid), sorted(test)

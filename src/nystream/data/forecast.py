@@ -1,4 +1,4 @@
-"""Forecasts of columns of a table: by how much they will have changed after some rows."""
+"""Forecasts of columns of a table: their change after some rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from nystream.data.table_schema import find_reader
 from nystream.train import Forecasting, StreamData
 
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
-USES: dict[PartName, str] = {
-    "train": f"first {SHARES[0]:.0%} of the rows, to train on",
-    "valid": f"next {SHARES[1]:.0%} of the rows, to select by",
-    "test": f"last {SHARES[2]:.0%} of the rows, to test with",
+PART_NAMES: dict[PartName, str] = {
+    "train": f"first {SHARES[0]:.0%} of the rows, the training data",
+    "valid": f"next {SHARES[1]:.0%} of the rows, the validation data",
+    "test": f"last {SHARES[2]:.0%} of the rows, the test data",
 }
 
 
@@ -44,7 +44,7 @@ class Forecast(Problem):
 
     @cached_property
     def y(self) -> NDArray[np.float32]:
-        """[N, targets]: the change after `horizon` rows; NaN where the target is not known then."""
+        """[N, targets]: the change after `horizon` rows; NaN if the target is unknown then."""
         base, ahead = self.rows.base, self.horizon
         change = base[ahead:] - base[:-ahead]
         return np.where(self.rows.known[ahead:], change, np.nan).astype(np.float32)
@@ -54,19 +54,19 @@ class Forecast(Problem):
         return self.edges("train")[1]
 
     def edges(self, name: PartName) -> tuple[int, int]:
-        """The first row of a part, and the one after its last."""
+        """Return the first row of a part, and the one after its last."""
         rows = len(self.y)
         second, third = int(SHARES[0] * rows), int((SHARES[0] + SHARES[1]) * rows)
         return {"train": (0, second), "valid": (second, third), "test": (third, rows), "all": (0, rows)}[name]
 
     def part(self, name: PartName, warm: int) -> StreamData:
-        # A part's window is filled with the rows before it, so that every one of its own is scored.
+        # The rows before a part fill its window, so that all of its own rows are scored.
         start, stop = self.edges(name)
         start = max(0, start - warm)
         return StreamData([self.rows.x[start:stop]], [self.y[start:stop]])
 
     def scored(self, name: PartName, warm: int) -> tuple[int, int]:
-        """The rows of a part that are scored."""
+        """Return the first scored row of a part, and the one after the last."""
         start, stop = self.edges(name)
         return max(start, warm), stop
 
@@ -76,18 +76,18 @@ class Forecast(Problem):
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         start, stop = self.scored(name, warm)
         y = self.y[start:stop].astype(np.float64)
-        found = {"persistence": _errors(np.zeros_like(y), y, self.reader.targets)}
+        baselines = {"persistence": _errors(np.zeros_like(y), y, self.reader.targets)}
         for cycle, seconds in CYCLES.items():
-            lag = self._rows_of(seconds)
-            # A target of a cycle ago must be known by now, for every row that is scored.
+            lag = self._rows_in(seconds)
+            # The value of a cycle ago must be known at every scored row.
             if self.horizon < lag <= start + self.horizon:
-                then = np.arange(start, stop) + self.horizon - lag
-                guess = self.rows.base[then] - self.rows.base[start:stop]
-                found[cycle] = _errors(guess, y, self.reader.targets)
-        return found
+                earlier = np.arange(start, stop) + self.horizon - lag
+                change = self.rows.base[earlier] - self.rows.base[start:stop]
+                baselines[cycle] = _errors(change, y, self.reader.targets)
+        return baselines
 
-    def _rows_of(self, seconds: float) -> int:
-        """How many rows so much time is; 0 where it is no whole number, or not the same everywhere."""
+    def _rows_in(self, seconds: float) -> int:
+        """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
         if self.rows.time is None or self.reader.step is None:
             return 0
         lag = seconds / self.reader.step
@@ -112,40 +112,33 @@ def forecast(
     gaps: Policy | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
-    """Forecasts of the targets `horizon` rows ahead, from all that can be used of a table, or by a reader at hand.
+    """Set up a forecast of the targets `horizon` rows ahead.
 
-    What was found out about the table, and what was left out of it, is in the `notes` of the result.
+    The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: rows in order of time, as `read_table` gives them.
-        targets: names of the columns that are forecast.
-        horizon: how many rows ahead.
-        time: name of the column of times; found out unless told, "none" where there is none.
-        time_format: how times are written, as for `datetime.strptime`; found out unless told.
-        decimal: what stands before the fraction of a number that is text, "." or ","; found out unless told.
-        columns: what may be used; all of them unless told.
+        table: rows in order of time, as returned by `read_table`.
+        targets: columns to forecast.
+        horizon: number of rows ahead.
+        time: the time column; auto-detected by default, "none" if there is none.
+        time_format: the format of times, as for `datetime.strptime`; auto-detected by default.
+        decimal: the decimal mark of numbers given as text, "." or ","; auto-detected by default.
+        columns: columns to use; by default all that can be used.
         categorical: columns of numbers that are categories.
-        units: of the targets, one for each, or one for all of them.
-        missing: an empty field: an error, filled with the column's last value, or a reason to leave out the row; unless
-            told as the reader at hand was trained, or an error.
-        gaps: rows that are missing in time: an error, filled with the last values, or passed over; unless told as for
+        units: units of the targets, one for each, or one for all.
+        missing: for an empty field: raise an error, repeat the column's last value, or skip the row; by default as the
+            given reader was trained, otherwise an error.
+        gaps: for rows missing in time: raise an error, repeat the last values, or ignore the gap; the default is as for
             `missing`.
-        reader: that of a trained model, by which the table is then read.
+        reader: the reader of a trained model; by default one is determined from the table.
     """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
-    if fresh := reader is None:
-        reader, notes = find_reader(
-            table,
-            targets,
-            time,
-            columns,
-            categorical,
-            train=SHARES[0],
-            time_format=time_format,
-            decimal=decimal,
-        )
+    parts: Iterable[PartName] = ("all",)
+    if reader is None:
+        reader, notes = find_reader(table, targets, time, columns, categorical, SHARES[0], time_format, decimal)
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
+        parts = PART_NAMES
     rows = read_rows(reader, table, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
@@ -159,37 +152,39 @@ def forecast(
         reader=reader.to_dict(),
     )
     problem = Forecast(reader, rows, horizon, info, (*notes, *rows.notes))
-    _refuse_unknown(problem, table.name, USES if fresh else ("all",))
+    _check_targets(problem, table.name, parts)
     return problem
 
 
-def _refuse_unknown(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
-    """Say so where a target is empty in a whole part: there would be nothing to learn or to score."""
+def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
+    """Raise if a target is empty in a whole part: there would be nothing to learn or to score."""
     for part in parts:
         start, stop = problem.edges(part)
         unknown = np.isnan(problem.y[start:stop]).all(0)
         if stop > start and unknown.any():
             target = problem.reader.targets[int(unknown.argmax())]
             raise ValueError(
-                f"{name}: the target {target!r} is empty in all of the {USES.get(part, 'rows')}; "
-                f"--missing skip leaves out rows without it"
+                f"{name}: the target {target!r} is empty in all of the {PART_NAMES.get(part, 'rows')}; "
+                f"--missing skip drops rows without it"
             )
 
 
 def _errors(output: NDArray[np.float64], y: NDArray[np.float64], targets: Sequence[str]) -> Scores:
     """Mean absolute and root mean squared error of every target, in the user's units."""
-    found: Scores = {}
+    scores: Scores = {}
     for place, name in enumerate(targets):
         known = ~np.isnan(y[:, place])
         error = (output - y)[known, place]
         of = f" of {name}" if len(targets) > 1 else ""
-        found[f"mean absolute error{of}"] = float(np.abs(error).mean()) if known.any() else float("nan")
-        found[f"root mean squared error{of}"] = float(np.sqrt(np.square(error).mean())) if known.any() else float("nan")
-    return found
+        scores[f"mean absolute error{of}"] = float(np.abs(error).mean()) if known.any() else float("nan")
+        scores[f"root mean squared error{of}"] = (
+            float(np.sqrt(np.square(error).mean())) if known.any() else float("nan")
+        )
+    return scores
 
 
-def level(problem: Forecast, name: PartName, warm: int, output: Tensor) -> tuple[NDArray[np.float64], ...]:
-    """Forecasts, truths (NaN where not known) and last known values of the scored rows: [N, targets] each."""
+def levels(problem: Forecast, name: PartName, warm: int, output: Tensor) -> tuple[NDArray[np.float64], ...]:
+    """Return forecasts, truth (NaN if unknown) and last known values of the scored rows, [N, targets] each."""
     start, stop = problem.scored(name, warm)
     base = problem.rows.base[start:stop]
     return base + output.double().numpy(), base + problem.y[start:stop], base

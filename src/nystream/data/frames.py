@@ -1,14 +1,13 @@
-"""Folders of feature files: an array [T, width] each, with labels for every frame or for every file.
+"""Folders of feature files: one array [T, width] each, labelled per frame or per file.
 
-Labels of frames are `y` in the .npz, or FILE.labels.npy beside FILE.npy: classes [T] (numbers or names, -1 where not
-known), or zeros and ones [T, classes]. Labels of files are a labels.csv with the columns file and label, a single `y`
-in the .npz, or the names of subfolders. A classes.txt, a name a line, names classes that are numbers.
+Labels of frames are `y` in the .npz, or FILE.labels.npy next to FILE.npy: classes [T] (numbers or names, -1 if
+unknown), or zeros and ones [T, classes]. Labels of files are in a labels.csv with the columns file and label, a single
+`y` in the .npz, or the names of subfolders. A classes.txt, with one name per line, names classes that are numbers.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import zipfile
 import zlib
 from collections import Counter
@@ -20,22 +19,21 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.config.checks import fields_of, positive_int
-from nystream.data.clips import UNKNOWN, Bad, Clip, Clips, Labelling, refuse_none
-from nystream.data.reader import Policy, Reader, no_gaps
+from nystream.config.checks import positive_int
+from nystream.data.clips import UNKNOWN, Clip, Clips, Labelling, read_files
+from nystream.data.reader import Policy, Reader, reject_gaps
 from nystream.data.settings import TaskName
-from nystream.data.vectors import VectorReader
-from nystream.progress import track
+from nystream.data.vectors import LiveVectors
 
 SUFFIXES = (".npy", ".npz")
 LABELS = ".labels.npy"
-ALONE = ""
-MOST = 1000  # classes that are numbers
+UNNAMED = ""  # the array of a .npy file
+MAX_CLASSES = 1000  # that are numbers
 
 
 @dataclass(frozen=True)
 class FramesReader(Reader):
-    """A vector of `width` numbers a record."""
+    """Reads records that are vectors of `width` numbers."""
 
     kind: ClassVar[str] = "frames"
 
@@ -48,61 +46,53 @@ class FramesReader(Reader):
     def names(self) -> tuple[str, ...]:
         return tuple(f"feature {i}" for i in range(self.width))
 
-    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> VectorReader:
-        no_gaps(gaps)
-        return VectorReader(self.width, self.names, missing=missing or "fail")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "width": self.width}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> FramesReader:
-        return cls(**fields_of(cls, {name: value for name, value in fields.items() if name != "kind"}, "reader"))
+    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveVectors:
+        reject_gaps(gaps)
+        return LiveVectors(self.width, self.names, missing=missing or "fail")
 
 
-class Found(NamedTuple):
-    """A file as it was read."""
+class FeatureFile(NamedTuple):
+    """A file and its labels."""
 
     name: str
     x: NDArray[np.float32]
-    frames: NDArray[Any] | None  # labels of frames
-    file: str | None  # label of the file
+    frame_labels: NDArray[Any] | None
+    label: str | None  # of the whole file
 
 
 def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = (), show: bool | None = None) -> Clips:
-    """The feature files of a folder; those that cannot be used are reported. `classes` are those that are known."""
-    paths = files_of(folder)
-    by_name, found, bad, seen = _labels_of_files(folder), list[Found](), list[Bad](), dict[bytes, str]()
-    there = {key for path in paths for key in (path.relative_to(folder).as_posix(), path.name, path.stem)}
-    bad += [Bad(name, "labels.csv has it, but there is no such file") for name in by_name if name not in there]
-    with track("reading", len(paths), show) as advance:
-        for path in paths:
-            name = path.relative_to(folder).as_posix()
-            try:
-                one = _read(path, name, by_name)
-                digest = hashlib.sha256(one.x.tobytes()).digest()
-                if digest in seen:
-                    raise ValueError(f"it is a copy of {seen[digest]}")
-                seen[digest] = name
-                found.append(one)
-            except (ValueError, OSError) as error:
-                bad.append(Bad(name, str(error)))
-            advance()
-    refuse_none(folder, found, bad)
-    width = Counter(one.x.shape[1] for one in found).most_common(1)[0][0]
-    bad += [Bad(one.name, f"width {one.x.shape[1]}, but most have {width}") for one in found if one.x.shape[1] != width]
-    found = [one for one in found if one.x.shape[1] == width]
-    labelling = _labelling(folder, found, task)
-    names = tuple(classes) or _class_names(folder)
-    usable = [one for one in found if (one.frames if labelling == "detection" else one.file) is not None]
-    bad += [Bad(one.name, "it has no label") for one in found if one not in usable]
-    make = _of_frames if labelling == "detection" else _of_files
-    clips, names = make(usable, names)
-    return Clips(folder, clips, names, labelling, FramesReader(width), tuple(bad))
+    """Read the feature files of a folder. `classes` are the names of known classes, if any."""
+    paths, labels = feature_files(folder), _labels_csv(folder)
+    names = {key for path in paths for key in (path.relative_to(folder).as_posix(), path.name, path.stem)}
+    bad = {name: "it is in labels.csv, but does not exist" for name in labels if name not in names}
+
+    def read(path: Path, name: str) -> tuple[FeatureFile, NDArray[Any]]:
+        file = _read(path, name, labels)
+        return file, file.x
+
+    files = read_files(folder, paths, read, bad, show)
+    width = Counter(file.x.shape[1] for file in files).most_common(1)[0][0]
+    labelling = _labelling(folder, [file for file in files if file.x.shape[1] == width], task)
+    usable = list[FeatureFile]()
+    for file in files:
+        if file.x.shape[1] != width:
+            bad[file.name] = f"width {file.x.shape[1]}, but most files have {width}"
+        elif (file.frame_labels if labelling == "detection" else file.label) is None:
+            bad[file.name] = "it has no label"
+        else:
+            usable.append(file)
+    class_names = tuple(classes) or _class_names(folder)
+    if labelling == "detection":
+        y, class_names = _frame_classes(usable, class_names)
+    else:
+        class_names = class_names or tuple(sorted({str(file.label) for file in usable}))
+        y = [np.full(len(file.x), _class_number(str(file.label), class_names)) for file in usable]
+    clips = tuple(Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True))
+    return Clips(folder, clips, class_names, labelling, FramesReader(width), bad)
 
 
-def files_of(folder: Path) -> list[Path]:
-    """The feature files of a folder, without those that only have labels."""
+def feature_files(folder: Path) -> list[Path]:
+    """Return the feature files of a folder, without files of labels."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -110,22 +100,36 @@ def files_of(folder: Path) -> list[Path]:
     )
 
 
-def features(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """The array [T, width] of a feature file, and `y` where it is an .npz that has one."""
-    held = _arrays(path)
-    if path.suffix.lower() == ".npy":
-        x, y = held[ALONE], None
-    else:
-        others = [key for key in held if key != "y"]
-        if "x" not in others and len(others) != 1:
-            raise ValueError(f"it has the arrays {', '.join(held) or 'none'}, but needs one named x")
-        x, y = held["x" if "x" in others else others[0]], held.get("y")
-    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiub":
-        raise ValueError(f"{x.dtype} {list(x.shape)}, but must be numbers [T, width]")
-    return x, y
+def features(path: Path, dims: Sequence[int] = (2,), mmap: bool = False) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Return the array [T, width] of a feature file, and `y` of an .npz that has one.
+
+    `mmap` maps a .npy into memory instead of reading it.
+    """
+    arrays = _arrays(path, mmap)
+    others = [key for key in arrays if key != "y"]
+    if "x" not in others and len(others) != 1:
+        raise ValueError(f"it has the arrays {', '.join(arrays) or 'none'}, but needs one named x")
+    x = arrays["x" if "x" in others else others[0]]
+    if x.ndim not in dims or 0 in x.shape or x.dtype.kind not in "fiub":
+        raise ValueError(f"it is {x.dtype} {list(x.shape)}, but must be numbers [T, width], one row per token")
+    return x, arrays.get("y")
 
 
-def _labels_of_files(folder: Path) -> dict[str, str]:
+def _arrays(path: Path, mmap: bool = False) -> dict[str, NDArray[Any]]:
+    """The arrays of a file by name; that of a .npy is UNNAMED."""
+    try:
+        if mmap and path.suffix.lower() == ".npy":
+            return {UNNAMED: np.load(path, mmap_mode="r", allow_pickle=False)}
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            return (
+                {UNNAMED: loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+            )
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path.name} is not a complete file of numeric arrays") from error
+
+
+def _labels_csv(folder: Path) -> dict[str, str]:
     path = folder / "labels.csv"
     if not path.is_file():
         return {}
@@ -133,56 +137,43 @@ def _labels_of_files(folder: Path) -> dict[str, str]:
         rows = list(csv.DictReader(file))
     if not rows or not {"file", "label"} <= set(rows[0]):
         raise ValueError(f"{path} must have the columns file and label, and at least one row")
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for row in rows:
         name, label = (row["file"] or "").strip(), (row["label"] or "").strip()
-        if found.setdefault(name, label) != label:
-            raise ValueError(f"{path} has two labels for {name!r}: {found[name]!r} and {label!r}")
-    return found
+        if labels.setdefault(name, label) != label:
+            raise ValueError(f"{path} has two labels for {name!r}: {labels[name]!r} and {label!r}")
+    return labels
 
 
-def _read(path: Path, name: str, by_name: dict[str, str]) -> Found:
+def _read(path: Path, name: str, labels: dict[str, str]) -> FeatureFile:
     x, y = features(path)
-    frames, file = None, by_name.get(name) or by_name.get(path.name) or by_name.get(path.stem)
-    beside = path.with_name(path.stem + LABELS)
-    if path.suffix.lower() == ".npy":
-        frames = _arrays(beside)[ALONE] if beside.is_file() else None
+    label = labels.get(name) or labels.get(path.name) or labels.get(path.stem)
+    labels_file = path.with_name(path.stem + LABELS)
+    if path.suffix.lower() == ".npy" and labels_file.is_file():
+        y = _arrays(labels_file)[UNNAMED]
     elif y is not None and y.ndim == 0:
-        file = str(y.item())
-    else:
-        frames = y
-    if file is None and not by_name and "/" in name:
-        file = name.split("/")[0]
+        label, y = str(y.item()), None
+    if label is None and not labels and "/" in name:
+        label = name.split("/")[0]
     with np.errstate(over="ignore"):
         x = np.ascontiguousarray(x, np.float32)
     if not np.isfinite(x).all():
-        raise ValueError("it has numbers that are not finite, or beyond float32")
-    if frames is not None and (len(frames) != len(x) or frames.ndim not in (1, 2)):
-        raise ValueError(f"its labels are {list(frames.shape)}, but it has {len(x)} frames")
-    return Found(name, x, frames, file)
+        raise ValueError("it has numbers that are not finite, or too large for float32")
+    if y is not None and (len(y) != len(x) or y.ndim not in (1, 2)):
+        raise ValueError(f"its labels are {list(y.shape)}, but it has {len(x)} frames")
+    return FeatureFile(name, x, y, label)
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file by name; that of a .npy is ALONE."""
-    try:
-        with path.open("rb") as file:
-            held = np.load(file, allow_pickle=False)
-            return {ALONE: held} if isinstance(held, np.ndarray) else {name: held[name] for name in held.files}
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path.name} is no whole file of arrays of numbers") from error
-
-
-def _labelling(folder: Path, found: Sequence[Found], task: TaskName) -> Labelling:
-    frames = any(one.frames is not None for one in found)
-    files = any(one.file is not None for one in found)
-    if task == "detection" or (task == "auto" and frames):
-        if not frames:
+def _labelling(folder: Path, files: Sequence[FeatureFile], task: TaskName) -> Labelling:
+    per_frame = any(file.frame_labels is not None for file in files)
+    if task == "detection" or (task == "auto" and per_frame):
+        if not per_frame:
             raise ValueError(f"task=detection needs labels of frames: `y` in the .npz, or FILE{LABELS}")
         return "detection"
-    if not files:
+    if all(file.label is None for file in files):
         raise ValueError(
-            f"{folder} has no labels: give `y` in every .npz, or FILE{LABELS} beside every .npy, for each frame; "
-            f"or a labels.csv (file,label) or a subfolder for every class, for each file"
+            f"{folder} has no labels: for labels per frame, give `y` in every .npz, or FILE{LABELS} next to every "
+            f".npy; for labels per file, a labels.csv (file,label) or one subfolder per class"
         )
     return "classification"
 
@@ -193,14 +184,8 @@ def _class_names(folder: Path) -> tuple[str, ...]:
     return tuple(line.strip() for line in lines if line.strip())
 
 
-def _of_files(found: Sequence[Found], names: tuple[str, ...]) -> tuple[tuple[Clip, ...], tuple[str, ...]]:
-    classes = names or tuple(sorted({str(one.file) for one in found}))
-    clips = [Clip(one.name, one.x, np.full(len(one.x), _place(str(one.file), classes))) for one in found]
-    return tuple(clips), classes
-
-
-def _place(label: str, classes: Sequence[str]) -> int:
-    """The number of a class, by its name, or by that number itself."""
+def _class_number(label: str, classes: Sequence[str]) -> int:
+    """The number of a class, given its name or that number."""
     if label in classes:
         return classes.index(label)
     if label.isdigit() and int(label) < len(classes):
@@ -208,46 +193,45 @@ def _place(label: str, classes: Sequence[str]) -> int:
     raise ValueError(f"class {label!r} is not known; the classes are {', '.join(classes)}")
 
 
-def _of_frames(found: Sequence[Found], names: tuple[str, ...]) -> tuple[tuple[Clip, ...], tuple[str, ...]]:
-    arrays = [one.frames for one in found if one.frames is not None]
-    kinds = {(array.ndim, array.dtype.kind in "US") for array in arrays}
+def _frame_classes(files: Sequence[FeatureFile], names: tuple[str, ...]) -> tuple[list[NDArray[Any]], tuple[str, ...]]:
+    """The labels of every file as numbers, and the class names."""
+    arrays = {file.name: file.frame_labels for file in files if file.frame_labels is not None}
+    kinds = {(array.ndim, array.dtype.kind in "US") for array in arrays.values()}
     if len(kinds) > 1:
-        raise ValueError("labels of frames must be of one kind in all files: numbers, names, or zeros and ones")
-    two, text = kinds.pop()
-    if two == 2:
-        labels, count = _several(found, arrays)
+        raise ValueError("labels of frames must be of the same kind in all files: numbers, names, or zeros and ones")
+    ndim, text = kinds.pop()
+    if ndim == 2:
+        y, count = _zeros_and_ones(arrays)
     elif text:
-        names = names or tuple(sorted({str(one) for array in arrays for one in np.unique(array)}))
-        labels = [np.array([_place(str(one), names) for one in array]) for array in arrays]
+        names = names or tuple(sorted({str(label) for array in arrays.values() for label in np.unique(array)}))
+        y = [np.array([_class_number(str(label), names) for label in array]) for array in arrays.values()]
         count = len(names)
     else:
-        labels = [_whole(one.name, array) for one, array in zip(found, arrays, strict=True)]
-        count = 1 + max(int(array.max()) for array in labels)
+        y = [_whole_numbers(name, array) for name, array in arrays.items()]
+        count = 1 + max(int(array.max()) for array in y)
     if names and count > len(names):
-        raise ValueError(f"labels of frames have {count} classes, but only {len(names)} are known by name")
-    classes = names or tuple(map(str, range(count)))
-    return tuple(Clip(one.name, one.x, y) for one, y in zip(found, labels, strict=True)), classes
+        raise ValueError(f"labels of frames have {count} classes, but only {len(names)} have names")
+    return y, names or tuple(map(str, range(count)))
 
 
-def _several(found: Sequence[Found], arrays: Sequence[NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
-    """Zeros and ones [T, classes]."""
-    width = arrays[0].shape[1]
-    for one, array in zip(found, arrays, strict=True):
+def _zeros_and_ones(arrays: dict[str, NDArray[Any]]) -> tuple[list[NDArray[Any]], int]:
+    """Labels [T, classes], and the number of classes."""
+    first, width = next((name, array.shape[1]) for name, array in arrays.items())
+    for name, array in arrays.items():
         if array.shape[1] != width:
-            raise ValueError(f"{one.name}: labels of {array.shape[1]} classes, but {found[0].name} has {width}")
+            raise ValueError(f"{name}: labels of {array.shape[1]} classes, but {first} has {width}")
         if not np.isin(array[np.isfinite(array)] if array.dtype.kind == "f" else array, (0, 1)).all():
-            raise ValueError(f"{one.name}: labels [T, classes] must be zeros and ones")
-    return [array.astype(np.float32) for array in arrays], width
+            raise ValueError(f"{name}: labels [T, classes] must be zeros and ones")
+    return [array.astype(np.float32) for array in arrays.values()], width
 
 
-def _whole(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
-    """Classes [T] that are numbers."""
+def _whole_numbers(name: str, array: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels [T] that are numbers of classes."""
     if array.dtype.kind not in "fiub" or (array != np.round(array)).any():
-        raise ValueError(f"{name}: labels must be whole numbers, one a frame, but are {array.dtype}")
+        raise ValueError(f"{name}: labels must be whole numbers, one per frame, but are {array.dtype}")
     whole = array.astype(np.int64)
-    if whole.min() < UNKNOWN or whole.max() >= MOST:
-        raise ValueError(f"{name}: labels go from {whole.min()} to {whole.max()}, but classes are 0 to {MOST - 1}")
+    if whole.min() < UNKNOWN or whole.max() >= MAX_CLASSES:
+        raise ValueError(
+            f"{name}: labels range from {whole.min()} to {whole.max()}, but classes are 0 to {MAX_CLASSES - 1}"
+        )
     return whole
-
-
-READER = FramesReader

@@ -1,4 +1,4 @@
-"""Classes of files, or of their frames."""
+"""Classification of files, or of their frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False)
 class Labelled(Problem):
-    """Files as streams. The class of a file is that of each of its tokens: a stream has an answer at every one."""
+    """Files as streams. The class of a file is also that of each of its tokens, so a stream has an answer at each."""
 
     clips: Clips
     info: ModelInfo
@@ -32,7 +32,7 @@ class Labelled(Problem):
 
     @cached_property
     def parts(self) -> dict[str, list[int]]:
-        """Numbers of the files of every part."""
+        """The numbers of the files in every part."""
         return dict(zip(PARTS, split(self.clips, self.seed), strict=True))
 
     @property
@@ -53,8 +53,8 @@ class Labelled(Problem):
                 "accuracy at the end of a file": metrics.accuracy(output[ends], y[ends]),
                 "accuracy of all tokens": metrics.accuracy(output, y),
             }
-        found = self.task.scores(output, y)
-        named = {"mean average precision": found["map"], "calibrated mean average precision": found["cmap"]}
+        scores = self.task.scores(output, y)
+        named = {"mean average precision": scores["map"], "calibrated mean average precision": scores["cmap"]}
         if self.info.several:
             return named
         known, hot = metrics.known(y), metrics.one_hot(y, self.output_dim)
@@ -63,7 +63,7 @@ class Labelled(Problem):
         return {**named, "accuracy of frames": float(right) if bool(output.isfinite().all()) else float("nan")}
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
-        """The most frequent class of what was trained on, always."""
+        """Always predict the most frequent class of the training data."""
         source: PartName = name if name == "all" else "train"
         frequent = metrics.one_hot(self.part(source, warm).y, self.output_dim).sum(0)
         if self.clips.labelling == "classification":
@@ -76,18 +76,18 @@ class Labelled(Problem):
 
 
 def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | None = None) -> Labelled:
-    """What there is to learn from files with labels; `several`, as in `ModelInfo`, is found from them unless told."""
+    """Set up classification or detection. `several`, as in `ModelInfo`, is by default found from the labels."""
     if background and background not in clips.classes:
         raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
     if len(clips.classes) < 2:
-        raise ValueError(f"{clips.folder} has one class, {clips.classes[0]!r}, but there is nothing to tell apart")
+        raise ValueError(f"{clips.folder} has only one class, {clips.classes[0]!r}, so there is nothing to tell apart")
     task: Classification | Detection = Classification()
     several = clips.several if several is None else several
     if clips.labelling == "detection":
         kind: Literal["softmax", "sigmoid"] = "sigmoid" if several else "softmax"
         task = Detection(kind, clips.classes.index(background) if background else None)
     elif background:
-        raise ValueError(f"background={background!r} is for labels of frames, but these are labels of files")
+        raise ValueError(f"background={background!r} needs labels of frames, but these are labels of files")
     info = ModelInfo(
         task=clips.labelling,
         inputs=clips.reader.names,

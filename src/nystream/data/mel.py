@@ -1,10 +1,10 @@
-"""Sound as VGGish and YAMNet see it: the logarithm of the magnitudes in mel bands, a hundred frames a second.
+"""The audio front end of VGGish and YAMNet: log magnitudes in mel bands, a hundred frames per second.
 
-A frame is 25 ms under a Hann window, begun every 10 ms, with 512 points to its Fourier transform. Its magnitudes (not
-their squares) are summed in 64 triangular bands between 125 and 7500 Hz, even in width and in slope on the mel scale
-1127 ln(1 + f/700), and the result is log(sum + offset). The offset is all that differs: 0.01 for VGGish, 0.001 for
-YAMNet. Numbers as published with the two networks (S. Hershey et al., ICASSP 2017; github.com/tensorflow/models,
-research/audioset, Apache-2.0).
+A frame is 25 ms under a Hann window, every 10 ms, with a 512-point Fourier transform. Its magnitudes (not squared) are
+summed in 64 triangular bands between 125 and 7500 Hz, equally spaced on the mel scale 1127 ln(1 + f/700), and the
+result is log(sum + offset). Only the offset differs: 0.01 for VGGish, 0.001 for YAMNet. The constants are those
+published with the two networks (S. Hershey et al., ICASSP 2017; github.com/tensorflow/models, research/audioset,
+Apache-2.0).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ VGGISH_OFFSET, YAMNET_OFFSET = 0.01, 0.001
 
 
 class LogMel(nn.Module):
-    """Log-mel frames of mono sound at 16 kHz.
+    """Log-mel frames of mono audio at 16 kHz.
 
     Args:
-        offset: what is added before the logarithm, so that silence has one.
+        offset: added before the logarithm, which silence would not have otherwise.
     """
 
     window: Tensor
@@ -37,14 +37,14 @@ class LogMel(nn.Module):
     def __init__(self, offset: float) -> None:
         super().__init__()
         if not offset > 0:
-            raise ValueError(f"offset is {offset}, but must be above 0: silence has a logarithm only then")
+            raise ValueError(f"offset is {offset}, but must be above 0: silence would have no logarithm")
         self.offset = offset
         hann = torch.hann_window(FRAME, periodic=True, dtype=torch.float64)
         self.register_buffer("window", hann.float(), persistent=False)  # [400]
         self.register_buffer("bands", mel_bands().float(), persistent=False)  # [257, 64]
 
     def forward(self, samples: Tensor) -> Tensor:
-        """[..., T] samples to [..., frames, 64]: as many frames as fit in whole."""
+        """Map samples [..., T] to [..., frames, 64], with as many frames as fit completely."""
         if samples.dim() == 0 or samples.shape[-1] < FRAME:
             raise ValueError(f"samples is {list(samples.shape)}, but must be [..., T] with T at least {FRAME}")
         frames = samples.unfold(-1, FRAME, HOP) * self.window  # [..., frames, 400]
@@ -53,7 +53,7 @@ class LogMel(nn.Module):
 
 
 def mel_bands() -> Tensor:
-    """[257, 64] float64: the share of each frequency in each band. The constant part, 0 Hz, is in none."""
+    """Return the weight of each frequency in each band, [257, 64] float64; 0 Hz is in none."""
     frequency = torch.linspace(0, SAMPLE_RATE / 2, POINTS // 2 + 1, dtype=torch.float64)
     mel = 1127 * torch.log1p(frequency / 700).unsqueeze(1)  # [257, 1]
     lowest, highest = (1127 * math.log1p(edge / 700) for edge in (LOWEST, HIGHEST))

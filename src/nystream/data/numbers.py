@@ -1,38 +1,41 @@
-"""Numbers as people write them: 1013.5 or 1013,5, with 1,013.5 and 1.013,5 for thousands.
+"""Numbers as people write them: 1013.5 or 1013,5, and 1,013.5 or 1.013,5 with a thousands separator.
 
-Marks are what stands before the fraction and then, if anything does, what stands between thousands: ".", ",", ".," or
-",.". They are found once, from training data; live text is read by the same ones.
+The marks are the decimal mark, followed by the thousands separator if there is one: ".", ",", ".," or ",.". They are
+detected once, from training data; live text is read with the same marks.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nystream.data.reader import RecordError, is_empty, shown
 
 if TYPE_CHECKING:
     import polars as pl
 
-POINT, COMMA = ".,", ",."  # with the other mark between thousands
+POINT, COMMA = ".,", ",."  # with the other mark as thousands separator
 GROUPED = {
     POINT: r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$",
     COMMA: r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?$",
 }
-SAY = "say which (--decimal . or --decimal ,)"
+DECIMAL_HINT = "give --decimal . or --decimal ,"
 
 
 class Readings(NamedTuple):
     """How a column of text can be read."""
 
-    point: bool  # whether all of it are numbers, with a point before the fraction
-    comma: bool
-    marks: str  # of "." and ",", those that it has
-    marked: str  # the first field that has one; "" where none has
-    doubtful: bool  # whether there are fields without, all below 1000, as where marks stand between thousands
+    point: bool  # whether all fields are numbers with a decimal point
+    comma: bool  # whether all fields are numbers with a decimal comma
+    marks: str  # which of "." and "," appear
+    marked: str  # the first field with one of them
+    ambiguous: bool  # whether all fields without a mark are below 1000, as if marks separated thousands
 
 
-def value(text: str, marks: str) -> float:
-    """The number that a text is; ValueError where it is none."""
+def parse_number(text: str, marks: str) -> float:
+    """Parse one field; ValueError if it is not a number."""
     text = text.strip()
     if len(marks) == 2 and re.match(GROUPED[marks], text):
         text = text.replace(marks[1], "")
@@ -41,70 +44,91 @@ def value(text: str, marks: str) -> float:
     return float(text.replace(marks[0], "."))
 
 
-def values(column: pl.Series, marks: str) -> pl.Series:
-    """Numbers of a column of text without spaces around it, null where a field is none."""
+def read_number(field: Any, name: str, marks: str | None = None) -> float:
+    """Return the number in a field of a record, NaN if it is empty; RecordError if it is not a finite number.
+
+    `name` is what the error calls the field; without `marks`, text is read as Python does.
+    """
+    if is_empty(field):
+        return math.nan
+    try:
+        value = parse_number(field, marks) if marks and isinstance(field, str) else float(field)
+        problem = "not finite" if math.isinf(value) else ""
+    except (TypeError, ValueError, OverflowError):
+        problem = "not a number"
+    if problem:
+        raise RecordError(f"{name} is {shown(field)}, which is {problem}", f"{name} is {problem}")
+    return value
+
+
+def parse_column(column: pl.Series, marks: str) -> pl.Series:
+    """Parse a column of stripped text as `parse_number` does; null where a field is not a number."""
     import polars as pl
 
     if len(marks) == 2:
         grouped = column.str.contains(GROUPED[marks]).fill_null(False)
         column = column.str.replace_all(marks[1], "", literal=True).zip_with(grouped, column)
     if marks[0] == ",":
-        # A point that does not stand between thousands is a slip, which is not guessed at.
+        # A point that does not separate thousands is an error, not a decimal mark.
         column = column.str.replace_all(".", "?", literal=True).str.replace(",", ".", literal=True)
     return column.cast(pl.Float64, strict=False)
 
 
-def find_marks(columns: Mapping[str, pl.Series], told: str, separator: str) -> str:
-    """The marks of columns of text; ValueError where a point or a comma could be either.
+def find_marks(columns: Mapping[str, pl.Series], decimal: str, separator: str) -> str:
+    """Return the marks of columns of text; ValueError if they are ambiguous.
 
     Args:
-        columns: name -> its fields that are not empty, without spaces around them.
-        told: what stands before the fraction; found where it is "".
-        separator: what stands between the fields of the file.
+        columns: name -> its non-empty fields, stripped.
+        decimal: the decimal mark; auto-detected if it is "".
+        separator: the separator of the file.
     """
-    found = {name: one for name, column in columns.items() if (one := _readings(column)).marked}
-    mark = told or _decimal(found, separator)
-    whole = POINT if mark == "." else COMMA
-    readable = [columns[name] for name, one in found.items() if (one.point if mark == "." else one.comma)]
-    return whole if any(values(column, mark).null_count() for column in readable) else mark
+    marked = {name: column.str.contains(r"[.,]") for name, column in columns.items()}
+    readings = {name: _readings(columns[name], where) for name, where in marked.items() if where.any()}
+    mark = decimal or _decimal(readings, separator)
+    numeric = [columns[name] for name, reading in readings.items() if (reading.point if mark == "." else reading.comma)]
+    grouped = any(parse_column(column, mark).null_count() for column in numeric)
+    return (POINT if mark == "." else COMMA) if grouped else mark
 
 
-def spelled(marks: str) -> tuple[str, ...]:
-    """What is to be said of them: nothing of a point before the fraction."""
-    said = ("numbers have a comma before the fraction",) if marks[0] == "," else ()
-    between = {POINT: "commas", COMMA: "points"}
-    return (*said, f"numbers have {between[marks]} between thousands") if marks in between else said
+def describe_marks(marks: str) -> tuple[str, ...]:
+    """Return notes on the marks, other than a plain decimal point."""
+    notes = ("numbers have a decimal comma",) if marks[0] == "," else ()
+    separator = {POINT: "commas", COMMA: "points"}.get(marks)
+    return (*notes, f"numbers have {separator} between thousands") if separator else notes
 
 
-def _decimal(found: Mapping[str, Readings], separator: str) -> str:
-    """A point or a comma: what suits every column of numbers."""
-    points = [name for name, one in found.items() if one.point and not one.comma]
-    commas = [name for name, one in found.items() if one.comma and not one.point]
+def _decimal(readings: Mapping[str, Readings], separator: str) -> str:
+    """The decimal mark that suits every column of numbers."""
+    points = [name for name, reading in readings.items() if reading.point and not reading.comma]
+    commas = [name for name, reading in readings.items() if reading.comma and not reading.point]
     if points and commas:
-        a, b = points[0], commas[0]
+        point, comma = points[0], commas[0]
         raise ValueError(
-            f"column {a!r} has {found[a].marked!r}, but column {b!r} has {found[b].marked!r}: {SAY}; the other is then "
-            "text"
+            f"column {point!r} has {readings[point].marked!r}, but column {comma!r} has {readings[comma].marked!r}: "
+            f"{DECIMAL_HINT}; the other column is then text"
         )
     if points or commas:
         return "." if points else ","
-    either = {name: one for name, one in found.items() if one.point and one.comma}
-    used = {mark for one in either.values() for mark in one.marks}
-    # A point before three digits is a fraction, as everywhere. A comma is one where it cannot be mistaken for what
-    # stands between the fields, in files that have semicolons for that reason.
-    sure = used <= {"."} or (used == {","} and separator == ";")
-    if sure and not any(one.doubtful for one in either.values()):
+    either = {name: reading for name, reading in readings.items() if reading.point and reading.comma}
+    used = {mark for reading in either.values() for mark in reading.marks}
+    # A point before three digits is a decimal point, as usual. A comma is a decimal comma in files separated by
+    # semicolons, which are used for that reason.
+    clear = used <= {"."} or (used == {","} and separator == ";")
+    if clear and not any(reading.ambiguous for reading in either.values()):
         return "," if "," in used else "."
-    name, one = next((name, one) for name, one in either.items() if one.doubtful or "," in one.marks)
-    point, comma = (value(one.marked, marks) for marks in (POINT, COMMA))
-    raise ValueError(f"column {name!r} has {one.marked!r}, which may be {point:.12g} or {comma:.12g}: {SAY}")
+    name, reading = next(
+        (name, reading) for name, reading in either.items() if reading.ambiguous or "," in reading.marks
+    )
+    point_value, comma_value = (parse_number(reading.marked, marks) for marks in (POINT, COMMA))
+    raise ValueError(
+        f"column {name!r} has {reading.marked!r}, which can mean {point_value:.12g} or {comma_value:.12g}: "
+        f"{DECIMAL_HINT}"
+    )
 
 
-def _readings(column: pl.Series) -> Readings:
+def _readings(column: pl.Series, marked: pl.Series) -> Readings:
     marks = "".join(mark for mark in ".," if column.str.contains(mark, literal=True).any())
-    marked = column.str.contains(r"[.,]")
-    point, comma = values(column, POINT), values(column, COMMA)
-    first = str(column.filter(marked)[0]) if marked.any() else ""
+    point, comma = parse_column(column, POINT), parse_column(column, COMMA)
     rest = point.filter(~marked)
-    doubtful = bool(len(rest)) and rest.null_count() == 0 and bool((rest.abs() < 1000).all())
-    return Readings(point.null_count() == 0, comma.null_count() == 0, marks, first, doubtful)
+    ambiguous = bool(len(rest)) and rest.null_count() == 0 and bool((rest.abs() < 1000).all())
+    return Readings(point.null_count() == 0, comma.null_count() == 0, marks, str(column.filter(marked)[0]), ambiguous)

@@ -1,4 +1,4 @@
-"""What a source is, by its name and what is in it."""
+"""Opening a source for training or evaluation: a table, a folder of feature files, or a folder of audio files."""
 
 from __future__ import annotations
 
@@ -20,41 +20,44 @@ from nystream.data.table import SUFFIXES as TABLES
 from nystream.data.table import read_table
 from nystream.data.table_reader import TableReader
 
-Kind = Literal["table", "frames", "audio"]
-KINDS = {"table": "a table", "frames": "a folder of feature files", "audio": "a folder of audio files"}
-# options that only some sources have
-ONLY: dict[str, tuple[Kind, ...]] = {
-    **dict.fromkeys(("target", "horizon", "time", "time_format", "decimal"), ("table",)),
-    **dict.fromkeys(("columns", "categorical", "units", "missing", "gaps"), ("table",)),
-    **dict.fromkeys(("task", "background"), ("frames",)),
-    "seconds": ("audio",),
+SourceKind = Literal["table", "frames", "audio"]
+DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audio": "a folder of audio files"}
+# options that apply to one kind of source
+OPTIONS: dict[SourceKind, tuple[str, ...]] = {
+    "table": (
+        *("target", "horizon", "time", "time_format", "decimal"),
+        *("columns", "categorical", "units", "missing", "gaps"),
+    ),
+    "frames": ("task", "background"),
+    "audio": ("seconds",),
 }
 
 
-def kind_of(path: Path) -> Kind:
-    """A table, a folder of feature files, or a folder of audio files."""
+def source_kind(path: Path) -> SourceKind:
+    """Determine the kind of a source from its name and contents."""
     if path.is_file():
         if path.suffix.lower() in TABLES:
             return "table"
-        raise ValueError(f"{path} is no table: its name must end in one of {', '.join(TABLES)}")
+        raise ValueError(f"{path} is not a table: its name must end in one of {', '.join(TABLES)}")
     if not path.is_dir():
         raise FileNotFoundError(f"source={path} does not exist")
-    suffixes = {one.suffix.lower() for one in path.rglob("*") if one.is_file() and not one.name.startswith(".")}
+    suffixes = {file.suffix.lower() for file in path.rglob("*") if file.is_file() and not file.name.startswith(".")}
     frames, sounds = bool(suffixes & set(FRAMES)), bool(suffixes & set(SOUNDS))
     if frames and sounds:
-        raise ValueError(f"{path} has feature files and audio files; give a folder with one kind")
+        raise ValueError(f"{path} has feature files and audio files; give a folder with only one kind")
     if frames or sounds:
         return "frames" if frames else "audio"
-    tables = "; it has tables, which are given one by one, as files" if suffixes & set(TABLES) else ""
+    tables = "; it has tables: give the path of one of them" if suffixes & set(TABLES) else ""
     raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
 
 
 def open_source(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
-    """What there is to learn from a source. `given` names settings that were typed, be they the usual ones."""
+    """Read the source of a training run. `given` names the settings that the user gave, even if they are defaults."""
     path = Path(settings.source)
-    kind = kind_of(path)
-    typed = {name for name in ONLY if name in given or getattr(settings, name) != getattr(Settings, name)}
-    _refuse_others({name: getattr(settings, name) for name in typed}, path, kind)
+    kind = source_kind(path)
+    values = {name: getattr(settings, name) for names in OPTIONS.values() for name in names}
+    changed = {name: value for name, value in values.items() if name in given or value != getattr(Settings, name)}
+    _check_options(changed, path, kind)
     if kind == "table":
         table = read_table(path, show)
         targets = names_in(settings.target, table.names)
@@ -87,46 +90,41 @@ def open_for(
     seconds: float | None = None,
     show: bool | None = None,
 ) -> Problem:
-    """A source as the reader of a trained model reads it, scored as in training.
+    """Read a source with the reader of a trained model, to score it as in training.
 
     Args:
-        info: of the model.
+        info: the model's info.
         path: the source.
-        missing, gaps, background, seconds: as in `Settings`; as in training unless told. A background of "" is none.
-        show: a progress bar: True, False, or None for one on a terminal.
+        missing, gaps, background, seconds: as in `Settings`, by default as in training; "" is no background.
+        show: whether to show a progress bar; None for only on a terminal.
     """
     if info.reader is None:
-        raise ValueError("the model has no reader: it was not trained by nystream train, so give it tokens yourself")
-    reader, kind = reader_from_dict(info.reader), kind_of(path)
-    if kind != reader.kind:
-        raise ValueError(f"the model reads {KINDS[reader.kind]}, but {path} is {KINDS[kind]}")
-    told = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
-    _refuse_others({name: value for name, value in told.items() if value is not None}, path, kind)
-    if isinstance(reader, TableReader):
-        return forecast(
-            read_table(path, show),
-            horizon=info.horizon or 1,
-            units=info.units,
-            missing=missing,
-            gaps=gaps,
-            reader=reader,
+        raise ValueError(
+            "the model has no reader, because it was not trained by nystream train; give it tokens instead"
         )
-    clips = (
-        read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
-        if kind == "audio"
-        else read_frames(path, "detection" if info.task == "detection" else "classification", info.labels, show)
-    )
+    reader, kind = reader_from_dict(info.reader), source_kind(path)
+    if kind != reader.kind:
+        raise ValueError(f"the model reads {DESCRIPTIONS[reader.kind]}, but {path} is {DESCRIPTIONS[kind]}")
+    options = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
+    _check_options({name: value for name, value in options.items() if value is not None}, path, kind)
+    if isinstance(reader, TableReader):
+        table, horizon = read_table(path, show), info.horizon or 1
+        return forecast(table, horizon=horizon, units=info.units, missing=missing, gaps=gaps, reader=reader)
+    if kind == "audio":
+        clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
+    else:
+        clips = read_frames(path, "detection" if info.task == "detection" else "classification", info.labels, show)
     if clips.reader != reader:
         raise ValueError(
             f"{path} has tokens of {len(clips.reader.names)} numbers, but the model reads {len(reader.names)}"
         )
-    chosen = info.background if background is None else background
-    return labelled(clips, chosen or "", several=info.several)
+    background = info.background if background is None else background
+    return labelled(clips, background or "", several=info.several)
 
 
-def _refuse_others(options: Mapping[str, Any], path: Path, kind: Kind) -> None:
-    """Refuse options that mean nothing for a source of this kind."""
+def _check_options(options: Mapping[str, Any], path: Path, kind: SourceKind) -> None:
+    """Raise if an option does not apply to this kind of source."""
     for name, value in options.items():
-        if kind not in ONLY[name]:
-            what = " or ".join(KINDS[one] for one in ONLY[name])
-            raise ValueError(f"{name}={value!r} is for {what}, but {path} is {KINDS[kind]}")
+        needed = next(other for other, names in OPTIONS.items() if name in names)
+        if kind != needed:
+            raise ValueError(f"{name}={value!r} is for {DESCRIPTIONS[needed]}, but {path} is {DESCRIPTIONS[kind]}")

@@ -1,4 +1,4 @@
-"""What is learned from a source, whatever it is: data in three parts, a task, and scores that mean something."""
+"""What a source is used for: training, validation and test data, a task, and its scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nystream.train import StreamData
 from nystream.train.tasks import Classification, Detection, Forecasting
 
 PartName = Literal["train", "valid", "test", "all"]
-SHARES = (0.8, 0.1, 0.1)  # of train, valid and test
+SHARES = (0.8, 0.1, 0.1)  # of training, validation and test data
 
 Scores = dict[str, float]
 
@@ -23,10 +23,10 @@ class Problem(ABC):
 
     Attributes:
         task: what a model is trained for.
-        info: what goes in and what comes out, with the reader.
-        notes: what was found in the source, and what had to be left out or filled.
+        info: inputs and outputs of the model, and the reader.
+        notes: what was found in the source, and what was dropped or filled.
         short: as in `TrainConfig`: whether the start of a stream counts, before a window is full.
-        dropout: what its models are trained with unless told.
+        dropout: the default dropout of its models.
     """
 
     task: Classification | Detection | Forecasting
@@ -51,16 +51,16 @@ class Problem(ABC):
     @property
     @abstractmethod
     def longest(self) -> int:
-        """Tokens of the longest stream to train on."""
+        """The number of tokens of the longest training stream."""
 
     @abstractmethod
     def part(self, name: PartName, warm: int) -> StreamData:
-        """One part; the first `warm` tokens of each of its streams are there to fill a window, and are not scored."""
+        """Return one part. The first `warm` tokens of each of its streams only fill a window and are not scored."""
 
     @abstractmethod
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
-        """Of outputs and targets of a part, as `nystream.train.predict` gives them."""
+        """Score outputs and targets of a part, as `nystream.train.predict` returns them."""
 
     @abstractmethod
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
-        """The scores of what needs no model."""
+        """Return the scores of baselines that need no model."""

@@ -1,39 +1,45 @@
-"""What turns a user's records into tokens. It is saved with the model, so that a stream speaks the user's language.
+"""What turns records into tokens. It is saved with the model, so that a stream takes the records of the training data.
 
-A reader is found out once, from training data: which columns there are, their categories, how far apart rows lie. Its
-live half then reads one record after another, and says what it had to fill.
+A reader is determined once, from training data: its columns, their categories, the time step. Its live part then reads
+one record at a time and reports what it had to fill in.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-Policy = Literal["fail", "fill", "skip"]  # what is done about a field or a row that is missing
+from nystream.config.checks import fields_of
 
-MISSING = "--missing fill would take the last value, --missing skip leave the record out"
-SHOWN = 40  # characters of a field that a message shows
+Policy = Literal["fail", "fill", "skip"]  # for missing fields, and for missing rows
 
-# kind -> module that defines READER, a subclass of Reader
+MISSING_HINT = "--missing fill repeats the last value, --missing skip drops the record"
+EMPTY = ("", "na", "n/a", "nan", "nat", "null", "none", "-", "?")  # fields that count as empty
+MAX_SHOWN = 40  # characters of a field in a message
+
+# kind -> module and name of the subclass of Reader
 KINDS = {
-    "table": "nystream.data.table_reader",
-    "frames": "nystream.data.frames",
-    "audio": "nystream.data.sounds",
+    "table": ("nystream.data.table_reader", "TableReader"),
+    "frames": ("nystream.data.frames", "FramesReader"),
+    "audio": ("nystream.data.sounds", "SoundReader"),
 }
 
 
 class RecordError(ValueError):
-    """A record that cannot be read; whoever reads it is as before.
+    """A record that cannot be read. The reader is unchanged.
 
     Args:
         message: what is wrong with it.
-        kind: the same for all records that are wrong in the same way, by which reports count them; the message itself
-            unless told, for one that does not repeat what the record holds.
+        kind: the same for all records with the same problem, so that reports can count them; by default the message,
+            which must then not repeat the record's values.
     """
 
     def __init__(self, message: str, kind: str = "") -> None:
@@ -46,20 +52,20 @@ class Token(NamedTuple):
 
     x: NDArray[np.float32]  # [input_dim], in the user's units
     time: np.datetime64 | None = None
-    filled: tuple[str, ...] = ()  # columns that were missing and were filled
-    gap: bool = False  # the whole row was missing: a gap in time that was filled
-    base: NDArray[np.float64] | None = None  # [output_dim]: what a forecast of a change is added to
+    filled: tuple[str, ...] = ()  # columns that were missing and were filled in
+    gap: bool = False  # the whole row was missing: the token fills a gap in time
+    base: NDArray[np.float64] | None = None  # [output_dim]: what a predicted change is added to
 
 
 class LiveReader(ABC):
-    """Reads one record after another.
+    """Reads one record at a time.
 
     Attributes:
-        state: all that it remembers. It is replaced, never changed: whoever holds an old one can put it back.
-        note: what there is to say of the last record: why it was left out, how its time has jumped.
-        note_kind: the same for all notes that say the same of other records, as `RecordError.kind`.
-        lost: how many records the last one has left out for good: itself, or one that waited for it.
-        zoned: whether the times of its tokens are those of UTC; not where they are of a clock on some wall.
+        state: everything it remembers. It is replaced, never modified, so an earlier state can be restored.
+        note: a remark about the last record: why it was dropped, or how its time jumped.
+        note_kind: the same for all notes of the same kind, as `RecordError.kind`.
+        lost: the number of records that were dropped by the last call: the record itself, or one held back before.
+        zoned: whether the times of its tokens are in UTC; otherwise they are local times without a time zone.
     """
 
     state: Any
@@ -70,33 +76,34 @@ class LiveReader(ABC):
 
     @abstractmethod
     def read(self, record: Any) -> list[Token]:
-        """The tokens of a record: none where it is left out, several where a gap is filled.
+        """Return the tokens of a record: none if it is dropped, several if a gap is filled.
 
-        RecordError, and nothing remembered, where the record cannot be read.
+        Raises RecordError if the record cannot be read; the state is then unchanged.
         """
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """The state, in what JSON can hold."""
+        """Return the state, as values that JSON can hold."""
 
     @abstractmethod
     def remember(self, memory: dict[str, Any]) -> None:
-        """The inverse of `memory`."""
+        """Restore the state that `memory` returned."""
 
     @abstractmethod
     def check(self, columns: Sequence[str] | None, width: int) -> None:
-        """Refuse, with a ValueError, a source whose every record would be refused.
+        """Raise ValueError if every record of a source would be rejected.
 
         Args:
-            columns: those of a table; None where records are plain numbers.
-            width: how many there are.
+            columns: the column names of a table; None if records are plain numbers.
+            width: the number of columns.
         """
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
-        """When the row that many after one of `time` is due; None where that cannot be known."""
+        """Return when the row that many rows after `time` is due; None if that is unknown."""
         return None
 
 
+@dataclass(frozen=True)
 class Reader(ABC):
     """How records become tokens."""
 
@@ -105,44 +112,51 @@ class Reader(ABC):
     @property
     @abstractmethod
     def names(self) -> tuple[str, ...]:
-        """Of the columns of a token, one for each of the model's `input_dim`."""
+        """The names of the numbers of a token, one for each of the model's `input_dim`."""
 
     @abstractmethod
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveReader:
-        """A reader of live records.
+        """Return a reader of live records.
 
         Args:
-            missing: a field that is empty: an error, filled with its last value, or a reason to skip the record; as in
-                training unless told.
-            gaps: rows that are missing in time: an error, filled with the last values, or passed over; as in training
-                unless told.
+            missing: for an empty field: raise an error, repeat the last value, or skip the record; by default as in
+                training.
+            gaps: for rows missing in time: raise an error, repeat the last values, or ignore the gap; by default as in
+                training.
         """
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """All of it, in what JSON can hold, with its `kind`."""
+        """Return all settings and the `kind`, as values that JSON can hold."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
 
     @classmethod
-    @abstractmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Reader:
-        """The inverse of `to_dict`; what is not known is refused."""
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Create a reader from the result of `to_dict`; unknown fields are an error."""
+        return cls(**fields_of(cls, {name: value for name, value in fields.items() if name != "kind"}, "reader"))
 
 
 def check_policy(name: str, policy: str) -> None:
-    """Refuse a policy that there is not."""
+    """Raise if this is not a policy."""
     if policy not in get_args(Policy):
         raise ValueError(f"{name}={policy!r} is not known; it must be one of {', '.join(get_args(Policy))}")
 
 
-def no_gaps(gaps: Policy | None) -> None:
-    """Refuse a policy for gaps where records have no time."""
+def reject_gaps(gaps: Policy | None) -> None:
+    """Raise if a policy for gaps is given for records without times."""
     if gaps not in (None, "fail"):
         check_policy("gaps", gaps)
-        raise ValueError(f"gaps={gaps!r}: records have no time, so gaps in it cannot be seen")
+        raise ValueError(f"gaps={gaps!r}: records have no time, so gaps cannot be detected")
 
 
-def blank(field: Any) -> str:
-    """What a field without a value is: empty, nan, or another way to write that."""
+def is_empty(field: Any) -> bool:
+    """Whether a field has no value."""
+    if isinstance(field, str):
+        return field.strip().lower() in EMPTY
+    return field is None or (isinstance(field, float) and math.isnan(field))
+
+
+def empty_text(field: Any) -> str:
+    """Describe a field without a value: empty, nan, or as it is written."""
     text = "" if field is None else str(field).strip()
     if not text:
         return "empty"
@@ -150,18 +164,19 @@ def blank(field: Any) -> str:
 
 
 def shown(field: Any) -> str:
-    """A field in a message, not all of it if it is long."""
+    """Return a field for a message, shortened if it is long."""
     try:
         text = repr(field)
     except ValueError:  # an integer of thousands of digits
         return "a number of thousands of digits"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def reader_from_dict(fields: dict[str, Any]) -> Reader:
-    """The reader that `to_dict` wrote, of whatever kind."""
+    """Create the reader that `to_dict` described, of any kind."""
     kind = fields.get("kind")
     if kind not in KINDS:
         raise ValueError(f"reader is of kind {kind!r}, but this version knows {', '.join(KINDS)}")
-    found: Reader = import_module(KINDS[kind]).READER.from_dict(fields)
-    return found
+    module, name = KINDS[kind]
+    reader: Reader = getattr(import_module(module), name).from_dict(fields)
+    return reader

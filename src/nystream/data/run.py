@@ -1,11 +1,11 @@
-"""A training run: from settings to a folder with everything that came of it."""
+"""A training run on your own data: from settings to a folder with the model, its metrics and its scores."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,63 +14,56 @@ from torch import Tensor
 
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
-from nystream.data import lesson
-from nystream.data.budget import EPOCHS, Plan, one_phase, two_phases
+from nystream.config.checks import positive_int
+from nystream.data import teaching
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.run_folder import CONFIG, MODEL, check_folder, config_text, usual_epochs
+from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, default_epochs
 from nystream.data.settings import Settings
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
 from nystream.provenance import hardware
-from nystream.train import TrainConfig, checkpoint, fit, fix_landmarks, predict
+from nystream.train import TrainConfig, checkpoint, predict
 from nystream.train.data import StreamData
 from nystream.train.distributed import alone_in
-from nystream.train.log import METRICS
+from nystream.train.log import METRICS, plain_numbers
+from nystream.train.recipe import LandmarkFit, Phase, Training, divide, phase_one, with_fixed_landmarks
 from nystream.train.sampler import sampler as make_sampler
 from nystream.train.sampler import updates, warm_up
 from nystream.train.tasks import Task
 
 SCORES, CHECKPOINTS, PLOTS = "scores.json", "checkpoints", "plots"
-WINDOW, LEAST_WINDOW = 64, 4  # unless told: the first, or less where streams are short
-LANDMARKS = 4  # unless told, or as many as a shorter window has tokens
-FEWEST, MOST = 40, 200  # updates an epoch: a small source is gone through several times, a large one in part
+WINDOW, MIN_WINDOW = 64, 4  # defaults; the window is shorter where streams are short
+LANDMARKS = 4  # default, or the window where that is shorter
+# A small source is read several times in an epoch, a large one in part.
+MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
+LANDMARK_TOKENS = 20_000
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
-TOKENS = 20_000  # that landmarks are clustered from
 
-Say = Callable[[str], None]
-
-
-class Lessons(NamedTuple):
-    """What is learned, and by what the best epoch is chosen."""
-
-    train: StreamData
-    valid: StreamData
-    task: Task
+LogLine = Callable[[str], None]
 
 
 class Result(NamedTuple):
-    """What came of a run."""
+    """The result of a run."""
 
     model: StreamModel
     problem: Problem
     folder: Path
     scores: dict[str, dict[str, Scores]]  # part -> model or baseline -> scores
-    output: Tensor  # of the scored tokens of the test part [N, output_dim]
+    output: Tensor  # [N, output_dim] for the scored tokens of the test part
     warm: int
-    seconds: float
 
 
 def resolved(settings: Settings, problem: Problem) -> Settings:
-    """The settings with what the source decides: a run's config says all of it."""
-    window = settings.window or _window(problem)
+    """The settings, with defaults that depend on the source filled in."""
+    window = settings.window or _default_window(problem)
     low_rank = variants.of_family(settings.variant).low_rank
     landmarks = settings.landmarks or min(LANDMARKS, window) if low_rank else 0
     if landmarks > window:
-        found = "" if settings.window else ", as this source allows"
+        origin = "" if settings.window else ", as this source allows"
         raise ValueError(
-            f"landmarks={landmarks} must be at most window={window}{found}: give fewer landmarks, or a longer window"
+            f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
     return dataclasses.replace(settings, window=window, landmarks=landmarks)
 
@@ -79,102 +72,120 @@ def train(
     settings: Settings,
     problem: Problem,
     folder: Path,
-    say: Say = print,
+    log: LogLine = print,
     show: bool | None = None,
     teacher: StreamModel | None = None,
 ) -> Result:
-    """Train what the settings ask for. A run of the same settings that is in the folder is resumed where it was; one
-    that is done is scored again.
+    """Train and score a model in a folder.
 
-    `teacher` is the model of `settings.teacher`.
+    A run of the same settings in the folder is resumed; one that is finished is only scored again. `teacher` is the
+    model of `settings.teacher`.
     """
     settings = resolved(settings, problem)
     if (teacher is None) == bool(settings.teacher):
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
-    settings = dataclasses.replace(settings, epochs=settings.epochs or usual_epochs(folder))
+    settings = dataclasses.replace(settings, epochs=settings.epochs or default_epochs(folder))
     with alone_in(folder):
-        return _train(settings, problem, folder, say, show, teacher)
+        return _train(settings, problem, folder, log, show, teacher)
 
 
 def _train(
-    settings: Settings, problem: Problem, folder: Path, say: Say, show: bool | None, teacher: StreamModel | None
+    settings: Settings, problem: Problem, folder: Path, log: LogLine, show: bool | None, teacher: StreamModel | None
 ) -> Result:
     if teacher is not None:
-        lesson.check(teacher, problem)
+        teaching.check(teacher, problem)
     pretrained.require()
     fixed = variants.of_family(settings.variant).fixed
     if fixed:
         kmeans.require()
     device = _device(settings.device)
     config = model_config(settings, problem)
-    how, warm = training(settings, problem, config)
-    if settings.window > problem.longest:  # short ones count too, so that nothing else would say it
-        say(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
+    train_config, warm = training(settings, problem, config)
+    if settings.window > problem.longest:  # no error: short streams are trained on and scored too
+        log(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
     parts = {name: problem.part(name, warm) for name in PARTS}
-    how = _paced(how, parts["train"], config)
+    train_config = _with_updates(train_config, parts["train"], config)
     torch.manual_seed(settings.seed)
     model = StreamModel(config, problem.info)
     model.input_scaler.fit(parts["train"].x)
     if problem.task.scaled:
-        _fit_changes(model, parts["train"].y)
-    plan = two_phases(how, len(config.blocks)) if fixed else one_phase(how)
-    done = _say_what_is_there(folder, plan, say)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not done:
-        _write(folder / CONFIG, config_text(settings, problem, teacher))
-    began = time.monotonic()
-    lessons, heard = Lessons(parts["train"], parts["valid"], problem.task), list[str | None]()
-    if teacher is not None and not done:
-        place = Path(settings.teacher)  # a run folder, or the model in it
-        heard = lesson.heard([place / SCORES, place.parent / SCORES])
-        say(f"learning from {settings.teacher} too{lesson.doubt(heard, parts['train'])}")
-        data, task = lesson.taught(parts["train"], problem, teacher.to(device), how)
-        lessons = lessons._replace(train=data, task=task)
+        _fit_output_scaler(model, parts["train"].y)
+    phases = divide(train_config, len(config.blocks), shorten=True) if fixed else [phase_one(train_config)]
+    data, learned_from = parts["train"], list[str | None]()
+    task: Task = problem.task
+    done = _log_progress(folder, phases, log)
     if done:
         model = StreamModel.from_pretrained(folder / MODEL).to(device)
     else:
-        model = _trained(settings, lessons, model.to(device), plan, folder / CHECKPOINTS, say, show)
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(folder / CONFIG, config_text(settings, problem, teacher))
+        if teacher is not None:
+            run = Path(settings.teacher)  # a run folder, or the model in it
+            learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
+            log(f"learning from {settings.teacher} too{teaching.doubt(learned_from, data)}")
+            data, task = teaching.taught(data, problem, teacher.to(device), train_config)
+        common = Training(
+            train=data,
+            valid=parts["valid"],
+            task=task,
+            landmark_fit=LandmarkFit(LANDMARK_TOKENS),
+            folder=folder / CHECKPOINTS,
+            tensorboard=False,
+            progress=show,
+        )
+        model = _run_phases(settings, common, model.to(device), phases, log)
         model.save_pretrained(folder / MODEL)
-        _gather_metrics(folder)
-    seconds = time.monotonic() - began
+        _gather_metrics(folder, phases)
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
         output, y = predict(model, parts[name], skip=warm, progress=show)
-        _say_if_not_finite(output, say)
+        _log_if_not_finite(output, log)
         scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
     if not done:
-        about: dict[str, Any] = {
+        record: dict[str, Any] = scores | {
             "task": problem.info.task,
             "tokens": {name: len(parts[name].x) for name in PARTS},
             "data": parts["train"].fingerprint,
             "hardware": hardware(),
         }
-        about |= {"heard": heard} if heard else {}
-        held = json.dumps(plain_numbers(scores | about), indent=2, ensure_ascii=False, allow_nan=False)
-        _write(folder / SCORES, held + "\n")
-    return Result(model.cpu(), problem, folder, scores, output, warm, seconds)
+        record |= {"heard": learned_from} if learned_from else {}
+        text = json.dumps(plain_numbers(record), indent=2, ensure_ascii=False, allow_nan=False)
+        files.write_text(folder / SCORES, text + "\n")
+    return Result(model.cpu(), problem, folder, scores, output, warm)
 
 
 def evaluate(
-    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, say: Say = print
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
 ) -> dict[str, Scores]:
-    """The scores of a model that streams over a source, and those of the baselines."""
+    """Streaming scores of a model on a source, and those of the baselines."""
     warm = warm_up(model.config, TrainConfig(short=problem.short))
     data = problem.part(part, warm)
     longest = int(data.length.max())
     if longest <= warm:
         raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
     output, y = predict(model, data, skip=warm, progress=show)
-    _say_if_not_finite(output, say)
+    _log_if_not_finite(output, log)
     return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
 
 
+def with_landmarks(
+    model: StreamModel, problem: Problem, landmarks: int, tokens: int, seed: int = 0, show: bool | None = None
+) -> StreamModel:
+    """A copy of a trained model with fixed landmarks in every block, fitted one after another without fine-tuning."""
+    positive_int("landmarks", landmarks)
+    data, fit = problem.part("all", 0), LandmarkFit(tokens)
+    for block in range(len(model.config.blocks)):
+        batches = data.batches(update_size=model.config.update_size)
+        model = with_fixed_landmarks(model, block, batches, fit, landmarks=landmarks, seed=seed, progress=show)
+    return model.eval()
+
+
 def model_config(settings: Settings, problem: Problem) -> ModelConfig:
-    """The model that is trained first: landmarks are fixed later."""
+    """The model of phase one; fixed landmarks come later."""
     record = variants.of_family(settings.variant)
     attention = AttentionConfig(
-        "co-cont-single" if record.fixed else record.name,  # phase one
+        variants.continual_form(record.name) if record.fixed else record.name,
         settings.embed_dim,
         settings.num_heads,
         settings.window,
@@ -192,28 +203,28 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
 
 
 def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple[TrainConfig, int]:
-    """How to train, and how many tokens at the start of a stream only fill a window."""
-    how = TrainConfig(
+    """How to train, and the number of tokens at the start of a stream that only fill the window."""
+    train_config = TrainConfig(
         epochs=settings.epochs or EPOCHS,
         batch_size=settings.batch_size,
         lr=settings.lr,
         seed=settings.seed,
         short=problem.short,
-        bf16=False if problem.task.scaled else None,  # errors of a percent of a deviation are too fine for it
+        bf16=False if problem.task.scaled else None,  # forecasts need more precision than bfloat16 has
     )
-    warm = warm_up(config, how)
+    warm = warm_up(config, train_config)
     if problem.longest <= warm:
         raise ValueError(
-            f"window={config.window} is too long: {problem.longest} tokens are there to train on; "
+            f"window={config.window} is too long for streams of at most {problem.longest} tokens; "
             f"give a shorter one, or more data"
         )
-    return how, warm
+    return train_config, warm
 
 
 def epochs_done(folder: Path) -> int:
-    """Epochs of all phases whose checkpoints are in a run folder."""
-    saved = [checkpoint.load(phase) for phase in (folder / CHECKPOINTS).glob("phase-*")]
-    return sum(int(found[1]["progress"]["epoch"]) for found in saved if found is not None)
+    """The number of epochs, over all phases, that are saved in a run folder."""
+    saved = filter(None, map(checkpoint.load, (folder / CHECKPOINTS).glob("phase-*")))
+    return sum(int(about["progress"]["epoch"]) for _, about in saved)
 
 
 def history(folder: Path) -> Iterator[dict[str, Any]]:
@@ -222,104 +233,87 @@ def history(folder: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def plain_numbers(value: Any) -> Any:
-    """In what JSON can hold: it knows no NaN."""
-    if isinstance(value, dict):
-        return {name: plain_numbers(one) for name, one in value.items()}
-    return None if isinstance(value, float) and value != value else value
-
-
-def _trained(
-    settings: Settings,
-    lessons: Lessons,
-    model: StreamModel,
-    plan: Plan,
-    folder: Path,
-    say: Say,
-    show: bool | None,
+def _run_phases(
+    settings: Settings, common: Training, model: StreamModel, phases: Sequence[Phase], log: LogLine
 ) -> StreamModel:
-    options: dict[str, Any] = {"task": lessons.task, "tensorboard": False, "progress": show}
-    size = (
-        f"{settings.variant}, window {settings.window}"
-        + f", {settings.landmarks} landmarks" * model.config.blocks[0].low_rank
+    landmarks = f", {settings.landmarks} landmarks" if model.config.blocks[0].low_rank else ""
+    parameters = sum(x.numel() for x in model.parameters())
+    log(f"{settings.variant}, window {settings.window}{landmarks}, {parameters:,} parameters")
+    (first, *second), epochs = phases, sum(phase.config.epochs for phase in phases)
+    plan = f"{counted(epochs, 'epoch')} of {counted(first.config.steps_per_epoch or 0, 'update')}"
+    if not second:
+        log(f"training for {plan}")
+        return common.run(model, phases)
+    common.check([model], first.config, second[0].config)
+    each = f"for each of {len(second)} blocks"
+    tuned, many = second[0].config.epochs, len(second) > 1
+    log(
+        f"training for {plan}: {first.config.epochs} with continual landmarks, then {tuned} with fixed ones"
+        + f" {each}" * many
     )
-    say(f"{size}, {sum(x.numel() for x in model.parameters()):,} parameters")
-    say(f"training for {plan}")
-    if plan.tuning is not None:
-        say(f"training, phase 1 of 2: {counted(plan.first.epochs, 'epoch')}")
-    fit(model, lessons.train, lessons.valid, plan.first, folder=folder / "phase-1", **options)
-    if plan.tuning is None:
-        return model
-    each = f", for each of {plan.blocks} blocks" if plan.blocks > 1 else ""
-    say(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(plan.tuning.epochs, 'epoch')}{each}")
-    found: StreamModel = fix_landmarks(
-        model, lessons.train, lessons.valid, config=plan.tuning, tokens=TOKENS, folder=folder, **options
-    )
-    return found
+    log(f"training, phase 1 of 2: {counted(first.config.epochs, 'epoch')}")
+    model = common.run(model, [first])
+    log(f"training, phase 2 of 2: landmarks are fitted and fixed, {counted(tuned, 'epoch')}" + f", {each}" * many)
+    return common.run(model, second)
 
 
-def _say_what_is_there(folder: Path, plan: Plan, say: Say) -> bool:
-    """Say that a run is resumed, or that it is done; whether it is."""
-    scores, done = folder / SCORES, epochs_done(folder)
+def _log_progress(folder: Path, phases: Sequence[Phase], log: LogLine) -> bool:
+    """Log that a run is resumed or finished; return whether it is finished."""
+    scores, done, epochs = folder / SCORES, epochs_done(folder), sum(phase.config.epochs for phase in phases)
     if scores.is_file() and (folder / MODEL).is_dir():
         finished = time.strftime("%Y-%m-%d %H:%M", time.localtime(scores.stat().st_mtime))
-        say(
+        log(
             f"{folder} is already trained ({counted(done, 'epoch')}, finished {finished}); its scores are below; "
             f"give another --out to train afresh"
         )
         return True
-    if done >= plan.epochs:
-        say(f"resuming {folder}: all {counted(done, 'epoch')} are trained, only the scores are missing")
+    if done >= epochs:
+        log(f"resuming {folder}: all {counted(done, 'epoch')} are trained, only the scores are missing")
     elif (folder / CONFIG).is_file():
-        say(f"resuming {folder} at epoch {done + 1} of {plan.epochs}")
+        log(f"resuming {folder} at epoch {done + 1} of {epochs}")
     return False
 
 
-def _say_if_not_finite(output: Tensor, say: Say) -> None:
+def _log_if_not_finite(output: Tensor, log: LogLine) -> None:
     wrong = int((~output.isfinite()).any(1).sum())
     if wrong:
-        say(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
+        log(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
 
 
-def _fit_changes(model: StreamModel, y: Tensor) -> None:
-    """Scale the outputs by what is known of the targets."""
-    scaler = model.output_scaler
-    means, scales = [], []
-    for column in y.T:
+def _fit_output_scaler(model: StreamModel, y: Tensor) -> None:
+    """Fit the output scaler to the targets that are known, column by column."""
+    scalers = [Scaler(1) for _ in y.T]
+    for scaler, column in zip(scalers, y.T, strict=True):
         known = column[column.isfinite()]
         if not len(known):
             raise ValueError("a target is not known in any row that is trained on")
-        one = Scaler(1)
-        one.fit(known[:, None])
-        means.append(one.mean)
-        scales.append(one.scale)
-    scaler.set(torch.cat(means), torch.cat(scales))
+        scaler.fit(known[:, None])
+    mean, scale = (torch.cat([getattr(scaler, name) for scaler in scalers]) for name in ("mean", "scale"))
+    model.output_scaler.set(mean, scale)
 
 
-def _gather_metrics(folder: Path) -> None:
-    """One file of the phases' metrics, in order."""
+def _gather_metrics(folder: Path, phases: Sequence[Phase]) -> None:
+    """Write the metrics of all phases into one file."""
     lines = []
-    for phase in sorted((folder / CHECKPOINTS).glob("phase-*"), key=lambda path: (len(path.name), path.name)):
-        for line in (phase / METRICS).read_text(encoding="utf-8").splitlines():
-            lines.append(json.dumps({"phase": phase.name, **json.loads(line)}) + "\n")
-    _write(folder / METRICS, "".join(lines))
+    for phase in phases:
+        for line in history(folder / CHECKPOINTS / phase.folder):
+            lines.append(json.dumps({"phase": phase.folder, **line}) + "\n")
+    files.write_text(folder / METRICS, "".join(lines))
 
 
-def _write(path: Path, text: str) -> None:
-    files.write_text(path, text)
+def _with_updates(train_config: TrainConfig, data: StreamData, config: ModelConfig) -> TrainConfig:
+    """The config with a number of updates per epoch that is neither small nor large."""
+    count = updates(make_sampler(data, config, train_config), train_config)
+    steps = min(max(count, MIN_UPDATES_PER_EPOCH), MAX_UPDATES_PER_EPOCH)
+    return dataclasses.replace(train_config, steps_per_epoch=steps)
 
 
-def _paced(how: TrainConfig, data: StreamData, config: ModelConfig) -> TrainConfig:
-    natural = updates(make_sampler(data, config, how), how)
-    return dataclasses.replace(how, steps_per_epoch=min(max(natural, FEWEST), MOST))
-
-
-def _window(problem: Problem) -> int:
-    """The usual window, or what streams can fill: several where the first of each only fills it."""
-    window = WINDOW
+def _default_window(problem: Problem) -> int:
+    """The usual window, or a shorter one: if the first window of a stream is not scored, it needs several."""
     if problem.short:
-        return min(window, problem.longest)
-    while window > LEAST_WINDOW and 4 * window > problem.longest:
+        return min(WINDOW, problem.longest)
+    window = WINDOW
+    while window > MIN_WINDOW and 4 * window > problem.longest:
         window //= 2
     return window
 
@@ -327,7 +321,6 @@ def _window(problem: Problem) -> int:
 def _device(name: str) -> str:
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device={name!r} is not known; it must be one of auto, cpu, cuda")
-    there = torch.cuda.is_available()
-    if name == "cuda" and not there:
+    if name == "cuda" and not torch.cuda.is_available():
         raise ValueError("device='cuda' needs a GPU that torch can use, and there is none")
-    return "cuda" if there and name != "cpu" else "cpu"
+    return "cuda" if torch.cuda.is_available() and name != "cpu" else "cpu"

@@ -1,4 +1,4 @@
-"""The small real series that comes with the package: hourly demand of 24 areas of the United States."""
+"""The sample data set of the package: hourly electricity demand of 24 areas of the United States."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-FILE = Path(__file__).with_name("sample.npz")  # by tools/electricity_sample.py; whose it is: sample.LICENSE.txt
+FILE = Path(__file__).with_name("sample.npz")  # made by tools/electricity_sample.py; see sample.LICENSE.txt
 
 
 def csv_lines(share: float = 1.0) -> Iterator[str]:
-    """A header, then the last share of the hours: time, the demand of every area, their total; megawatts."""
+    """Yield a header and the last share of the hours: time, demand of every area and total, in megawatts."""
     with np.load(FILE, allow_pickle=False) as arrays:
         areas, minutes, demand = arrays["region"], arrays["time"], arrays["x"].astype(int)  # [24], [N], [N, 24]
     yield ",".join(["time", *areas, "total"])

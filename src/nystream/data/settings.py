@@ -1,4 +1,4 @@
-"""A run in a few fields: what `nystream train` takes as options, and what its config file holds."""
+"""The settings of a training run: the options of `nystream train`, and the fields of its config file."""
 
 from __future__ import annotations
 
@@ -14,80 +14,95 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nystream.config.checks import fields_of, one_of, positive_int
+from nystream.config.option import option
 from nystream.data.reader import Policy
 
 Variant = Literal["co-fixed", "co-cont", "co-full"]
 TaskName = Literal["auto", "classification", "detection"]
-Names = str | tuple[str, ...]  # with commas between them, or one by one
+Names = str | tuple[str, ...]  # separated by commas, or one by one
 
 LISTS = ("target", "columns", "categorical", "units")
-# Comments in the config file of a run: what data it was on follows the first. Runs of older versions lack the second:
-# their epochs are those of the first phase.
+# Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
+# second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """One training run; 0 and "" stand for what is chosen from the data.
+    """The settings of one training run; 0 and "" mean that the value is chosen from the data.
 
-    Args:
-        source: a table (.csv, .parquet), a folder of feature files (.npy, .npz), or a folder of audio for each class.
-        target: columns to forecast: a name, several with commas between them, or a list of names.
-        horizon: how many rows ahead.
-        time: the column that says when a row was measured; found unless told, "none" for none.
-        time_format: how times are written, as for Python's strptime; found unless told.
-        decimal: what stands before the fraction of a number, "." or ","; found unless told.
-        columns: what a token is made of; every column that can be used unless told.
-        categorical: columns of numbers that are categories.
-        units: of the targets, as these are given.
-        missing: what is done about an empty field.
-        gaps: what is done about rows that are missing in time.
-        task: of a folder of feature files; found from its labels unless told.
-        background: the class that is not to be detected, if there is one.
-        seconds: of an audio file, at most; the rest is left away.
-        window: tokens n that the model looks back on.
-        landmarks: m, at most `window`; 4 unless told, fewer in a shorter window. co-full has none.
-        variant: co-fixed (two phases of training), co-cont or co-full.
-        embed_dim: width of the model.
-        num_heads: heads of its attention.
-        layers: blocks.
-        stack: of several blocks, "deep" or "paper".
-        teacher: a run folder or model folder of another model on the same data, to learn from too.
-        epochs: of all phases of training together; 18 unless told.
-        lr: largest learning rate.
-        batch_size: pieces of streams an update.
-        seed: of weights, splits of files and the order of the data.
-        device: cpu, cuda, or auto: cuda where there is a GPU.
+    The options of `nystream train` are these fields, with the same help.
     """
 
-    source: str = ""
-    target: Names = ""
-    horizon: int = 1
-    time: str = ""
-    time_format: str = ""
-    decimal: str = ""
-    columns: Names = ""
-    categorical: Names = ""
-    units: Names = ""
-    missing: Policy = "fail"
-    gaps: Policy = "fail"
-    task: TaskName = "auto"
-    background: str = ""
-    seconds: float = 30.0
-    window: int = 0
-    landmarks: int = 0
-    variant: Variant = "co-fixed"
-    embed_dim: int = 64
-    num_heads: int = 4
-    layers: int = 1
-    stack: Literal["deep", "paper"] = "deep"
-    teacher: str = ""
-    epochs: int = 0
-    lr: float = 3e-3
-    batch_size: int = 8
-    seed: int = 0
-    device: str = "auto"
+    source: str = option(
+        "",
+        "A table (.csv, .parquet), a folder of feature files (.npy, .npz), or a folder with one subfolder of audio "
+        "files per class. It can be given in the config file instead.",
+        "SOURCE",
+    )
+    target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
+    horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
+    time: str = option(
+        "", "Tables: column with the time of each row; none if no column has it.", "NAME", "auto-detected"
+    )
+    time_format: str = option(
+        "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"
+    )
+    decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
+    columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
+    categorical: Names = option(
+        "", "Tables: numeric columns to treat as categories, as columns of text are.", "NAMES", "none"
+    )
+    units: Names = option("", "Tables: units of the targets, such as MW.", "NAMES", "none")
+    missing: Policy = option(
+        "fail", "Tables: how to treat empty fields: fail, fill with the column's last value, or skip the row."
+    )
+    gaps: Policy = option(
+        "fail", "Tables: how to treat gaps in time: fail, fill with the last values, or skip the gap."
+    )
+    task: TaskName = option(
+        "auto",
+        "Feature files: one class per file (classification) or classes per frame (detection); auto decides by the "
+        "labels.",
+    )
+    background: str = option(
+        "", "Feature files: class of frames in which there is nothing to detect; '' for none.", "CLASS", "none"
+    )
+    seconds: float = option(30.0, "Audio: maximum length of each file that is used.", "SECONDS")
+    window: int = option(0, "Window length n, in tokens.", "N", "64, or less for little data")
+    landmarks: int = option(
+        0, "Number of landmarks m of low-rank attention, at most the window.", "M", "4, or less for a short window"
+    )
+    variant: Variant = option(
+        "co-fixed", "Attention with fixed landmarks (trained in two phases), continual landmarks, or full attention."
+    )
+    embed_dim: int = option(64, "Width of the model.", "D")
+    num_heads: int = option(4, "Number of attention heads.", "H")
+    layers: int = option(1, "Number of blocks.", "L")
+    stack: Literal["deep", "paper"] = option(
+        "deep",
+        "How several blocks stream: deep gives each block its own window; paper gives the same output as applying the "
+        "model to the window.",
+    )
+    teacher: str = option(
+        "",
+        "Also learn from the model of this run, such as one trained with --variant co-full on the same data; none "
+        "turns this off.",
+        "RUN",
+        "none",
+    )
+    epochs: int = option(
+        0,
+        "Number of epochs of all training phases together. With co-fixed and L blocks, 2/(L+2) of them train with "
+        "continual landmarks, then 1/(L+2) fine-tune each block with fixed ones.",
+        "E",
+        "18",
+    )
+    lr: float = option(3e-3, "Peak learning rate.", "RATE")
+    batch_size: int = option(8, "Number of stream pieces per update.", "B")
+    seed: int = option(0, "Random seed of the weights, the split of files and the order of the data.", "SEED")
+    device: str = option("auto", "Where to train; auto uses a GPU if there is one.", "cpu|cuda|auto")
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -121,7 +136,7 @@ class Settings:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The fields of a config file, TOML or YAML; what is not known is refused."""
+    """Read the fields of a TOML or YAML config file; unknown fields are an error."""
     if not path.is_file():
         raise FileNotFoundError(f"config={path} is not a file")
     text = path.read_text(encoding="utf-8")
@@ -130,52 +145,42 @@ def read_config(path: Path) -> dict[str, Any]:
             import yaml
 
             try:
-                held = _numbers(yaml.safe_load(text))
+                fields = _with_floats(yaml.safe_load(text))
             except yaml.YAMLError as error:
                 raise ValueError(str(error)) from error
         elif path.suffix.lower() == ".toml":
-            held = tomllib.loads(text)
+            fields = tomllib.loads(text)
         else:
             raise ValueError("its name must end in .toml, .yaml or .yml")
-        return _with_all_epochs(fields_of(Settings, held, "it"), text)
+        fields = fields_of(Settings, fields, "it")
     except ValueError as error:
         raise ValueError(f"config={path} cannot be used: {error}") from error
+    if DATA in text and ALL_PHASES not in text and fields.get("variant") == "co-fixed":  # by an older version
+        fields["epochs"] += fields.get("layers", 1) * max(1, fields["epochs"] // 2)
+    return fields
 
 
 def names_in(given: Names, known: Collection[str] = ()) -> tuple[str, ...]:
-    """The names of a list like a,b; one that is `known` as it is written, or stands in quotes, may have commas."""
+    """Split a list such as a,b into names; a name in quotes, or one that is in `known`, may contain commas."""
     if isinstance(given, tuple):
         return given
-    if given and given in known:  # nothing given is no name, though a column may have none
+    if given and given in known:  # "" is no name, even if a column has none
         return (given,)
     fields = next(csv.reader([given], skipinitialspace=True), [])
     return tuple(name.strip() for name in fields if name.strip())
 
 
-def _with_all_epochs(held: dict[str, Any], text: str) -> dict[str, Any]:
-    """The fields of a config file, where a run of an older version wrote it with the epochs of all its phases."""
-    if DATA not in text or ALL_PHASES in text or held.get("variant") != "co-fixed":
-        return held
-    epochs = held["epochs"]
-    return held | {"epochs": epochs + held.get("layers", 1) * max(1, epochs // 2)}
-
-
 def _toml(value: Any) -> str:
-    """A value of a field as TOML has it, which knows no pairs of surrogates and does not spell out infinity."""
+    """A value as TOML, which differs from JSON in surrogate pairs, infinity and the character DEL."""
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _numbers(held: Any) -> Any:
-    """YAML's text that is a number, where a number is needed: it takes 3e-3 for text, and 3.0e-3 for a number."""
-    if not isinstance(held, dict):
-        return held
-    floats = {field.name for field in dataclasses.fields(Settings) if type(field.default) is float}
-    found = {}
-    for name, value in held.items():
-        if name in floats and isinstance(value, str):
+def _with_floats(fields: Any) -> Any:
+    """Convert text to a number where a float is needed: YAML reads 3.0e-3 as a number, but 3e-3 as text."""
+    for field in dataclasses.fields(Settings):
+        if isinstance(fields, dict) and type(field.default) is float and isinstance(fields.get(field.name), str):
             with contextlib.suppress(ValueError):
-                value = float(value)
-        found[name] = value
-    return found
+                fields[field.name] = float(fields[field.name])
+    return fields

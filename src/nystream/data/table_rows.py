@@ -1,195 +1,169 @@
-"""All rows of a table as tokens at once: the same that its live reader gives, row after row."""
+"""Reading all rows of a table as tokens, the same that a live reader gives row by row."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.live_table import ZONES
-from nystream.data.reader import MISSING, Policy, blank, check_policy, no_gaps
-from nystream.data.table import NAT, Table, counted, empty, listed
-from nystream.data.table_reader import Column, TableReader, category
-from nystream.data.timeline import HINT, Span, judge
+from nystream.data.live_table import ZONED
+from nystream.data.reader import MISSING_HINT, Policy, empty_text, is_empty
+from nystream.data.row_stream import Row, initial_state, place_row, take_row
+from nystream.data.table import NAT, Table, counted, listed, shortened
+from nystream.data.table_reader import Column, TableReader
+from nystream.data.timestamps.timeline import GAPS_HINT
 
-SHOWN = 3  # places that an error names
+MAX_PLACES = 3  # that an error names
+NOTES = {  # what is counted -> its noun, and what happened
+    "incomplete": ("row", "with missing fields dropped"),
+    "filled": ("missing row", "filled"),
+    "skipped": ("missing row", "skipped"),
+    "early": ("row", "dropped: measured before the next one was due"),
+    "unconfirmed": ("row", "dropped: far from the others in time"),
+}
 
 
 class Rows(NamedTuple):
-    """Tokens of a whole table, and what had to be done to get them."""
+    """The tokens of a whole table."""
 
     x: NDArray[np.float32]  # [N, input_dim]
     time: NDArray[Any] | None  # [N] datetime64
     base: NDArray[np.float64]  # [N, targets]: the last known targets
-    known: NDArray[np.bool_]  # [N, targets]: whether they are those of the row itself
-    source: NDArray[np.int64]  # [N]: the row of the table; -1 where a gap was filled
-    notes: tuple[str, ...]
+    known: NDArray[np.bool_]  # [N, targets]: whether these are from the row itself
+    notes: tuple[str, ...]  # what was filled, skipped or dropped
 
 
-class Plan(NamedTuple):
-    """Which rows become tokens, and when they were measured."""
+class Placed(NamedTuple):
+    """The complete rows of a table, and what happened to the others."""
 
-    source: list[int]  # -1 for a row of a gap
-    time: list[int]  # microseconds
-    passed: int = 0  # rows that gaps lack and that are not filled
-    early: int = 0  # rows that were left out: measured before the next one was due
-    doubted: tuple[int, ...] = ()  # rows that were left out: nothing bears out their time
-    jumps: tuple[str, ...] = ()  # of time, that the rows after them bear out
+    rows: list[Row]
+    accepted: list[int]  # numbers of the rows that were taken in
+    incomplete: list[int]  # numbers of the rows that lack fields, if that is an error
+    jumps: list[str]  # of time
+    counts: Counter[str]
 
 
 def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None) -> Rows:
-    """Every row of the table; ValueError with the first places where something is wrong and the policies forbid it.
+    """Read every row of a table, by default with the policies of training.
 
-    The policies are those of training unless told.
+    Raises ValueError that names the first places where something is wrong and the policies do not allow it.
     """
-    if reader.time is None:
-        no_gaps(gaps)
-    missing, gaps = missing or reader.missing, gaps or reader.gaps
-    check_policy("missing", missing)
-    check_policy("gaps", gaps)
-    values = np.column_stack([_values(table, column, reader.decimal) for column in reader.columns])
-    time, stamps, plan = None, None, Plan(list(range(len(table))), [])
+    missing, gaps = reader.policies(missing, gaps)
+    columns = [_values(table, column, reader.decimal) for column in reader.columns]
+    lacking, times = np.isnan(np.column_stack(columns)), None  # [N, columns]
+    untimed = np.zeros(len(table), bool)
     if reader.time is not None:
-        time = table.times(reader.time, reader.form)
+        times = table.times(reader.time, reader.form)
+        untimed = np.isnat(times)
         if reader.zoned is not None and table.zoned(reader.time, reader.form) is not reader.zoned:
-            raise ValueError(f"{table.name}: times must {ZONES[not reader.zoned]}, as those of training do")
-        plan = _plan(reader, table, time, missing, gaps)
-        stamps = np.array(plan.time, np.int64).view("datetime64[us]")
-    source = np.array(plan.source, np.int64)
-    lacking = np.isnan(values)
-    untimed = np.zeros(len(table), bool) if time is None else np.isnat(time)
-    if missing == "fail":
-        _refuse_empty(reader, table, lacking, untimed, np.array(sorted({*plan.source, *plan.doubted}), np.int64))
-    used = np.ones(len(source), bool)
-    if missing == "skip":
-        used = (source < 0) | ~(lacking.any(1) | untimed)[source]
-    notes = _notes(reader, lacking[source[source >= 0]], untimed[source[source >= 0]], missing, int((~used).sum()))
-    notes += _notes_of_time(plan)
-    source, stamps = source[used], None if stamps is None else stamps[used]
-    held = np.where((source >= 0)[:, None], values[source], np.nan)
-    targets = reader.target_places
-    # Before a target is known there is nothing that a change could be added to.
-    begun = np.logical_or.accumulate(~np.isnan(held[:, targets])).all(1)
-    if not begun.all():
-        notes.append(f"{counted(int((~begun).sum()), 'row')} left out: before {listed(reader.targets)} is first known")
-    known, whole = ~np.isnan(held), _carried(held, reader.usual)
-    known, whole, source, stamps = known[begun], whole[begun], source[begun], None if stamps is None else stamps[begun]
-    before = np.concatenate([whole[:1], whole[:-1]])
-    return Rows(
-        reader.encode(whole, before, stamps), stamps, whole[:, targets], known[:, targets], source, tuple(notes)
-    )
+            raise ValueError(f"{table.name}: {ZONED[reader.zoned]}, as in training")
+    placed = _place(reader, table, columns, times, lacking.any(1) | untimed, missing, gaps)
+    if placed.incomplete:
+        places = [_incomplete(reader, table, row, lacking[row], untimed[row]) for row in placed.incomplete[:MAX_PLACES]]
+        first = shortened(places, MAX_PLACES, "; ", len(placed.incomplete))
+        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}")
+    fields = Counter[str]()
+    if missing == "fill":
+        fields.update(dict(zip(reader.column_names, lacking[placed.accepted].sum(0).tolist(), strict=True)))
+        fields[reader.time or ""] += int(untimed[placed.accepted].sum())
+    targets, width = reader.target_places, len(reader.columns)
+    values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
+    given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
+    stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
+    x = reader.encode(values, np.concatenate([values[:1], values[:-1]]), stamps)
+    known = ~np.isnan(given).reshape(-1, len(targets))
+    return Rows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
+
+
+def _place(
+    reader: TableReader,
+    table: Table,
+    columns: Sequence[NDArray[np.float64]],
+    times: NDArray[Any] | None,
+    incomplete: NDArray[np.bool_],
+    missing: Policy,
+    gaps: Policy,
+) -> Placed:
+    """Take in row after row, as a live reader does."""
+    placed, rejected, state = Placed([], [], [], [], Counter()), list[str](), initial_state(reader)
+    counts, pending = placed.counts, -1  # the number of the row held back last
+    values = list(zip(*(column.tolist() for column in columns), strict=True))
+    microseconds = None if times is None else times.astype(np.int64).tolist()
+    lacks = incomplete.tolist()
+    with table.each_row("placing rows") as numbers:
+        for row in numbers:
+            time = None if microseconds is None else microseconds[row]
+            if time == NAT:
+                last = state.span.last
+                if last is None and missing != "skip":
+                    where = f"{table.name}, {table.line(row)}"
+                    raise ValueError(f"{where}: {reader.time!r} is empty, and there is no earlier row to count from")
+                time = None if last is None else reader.spacing.after(last, 1)
+            verdict = place_row(reader, gaps, state, time)
+            if verdict.error:
+                rejected.append(f"{table.line(row)}: {verdict.error}")
+                state = state._replace(span=verdict.span)
+                continue
+            if lacks[row] and missing == "fail" and (verdict.rows or verdict.held_back):
+                placed.incomplete.append(row)
+            usable = None if lacks[row] and missing == "skip" else values[row]
+            rows, unknown, state = take_row(reader, state, verdict, usable)
+            placed.rows.extend(rows)
+            counts["unknown"] += unknown
+            counts["incomplete"] += len(verdict.rows) - len(rows) - unknown
+            counts["skipped"] += verdict.skipped
+            for kind, _ in verdict.rows:
+                if kind == "gap":
+                    counts["filled"] += 1
+                else:
+                    placed.accepted.append(row if kind == "row" else pending)
+            counts["unconfirmed"] += verdict.unconfirmed
+            if verdict.held_back:
+                pending = row
+            elif not verdict.rows and time is not None:
+                counts["early"] += 1
+            elif verdict.note:
+                placed.jumps.append(verdict.note)
+    counts["unconfirmed"] += state.span.pending is not None
+    if rejected:
+        raise ValueError(f"{table.name} is not regular in time, {shortened(rejected, MAX_PLACES, '; ')}; {GAPS_HINT}")
+    return placed
 
 
 def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
-    """[N]: numbers, or numbers of categories; NaN where a field is empty or of a category that is not known."""
+    """A column [N] as `Column.value` reads each field; ValueError with the first line that is not a finite number."""
     if column.categories:
-        place = {name: float(i) for i, name in enumerate(column.categories)}
-        fields = table.values(column.name)
-        return np.array([np.nan if field is None else place.get(category(field), np.nan) for field in fields])
-    found, wrong = table.numbers(column.name, decimal)
-    if wrong is None and np.isinf(found).any():
-        wrong = int(np.isinf(found).argmax())
+        return np.array([column.value(field, decimal) for field in table.values(column.name)])
+    values, wrong = table.numbers(column.name, decimal)
+    if wrong is None and np.isinf(values).any():
+        wrong = int(np.isinf(values).argmax())
     if wrong is not None:
         field = table.raw(column.name, wrong)
         raise ValueError(
             f"{table.name}, {table.line(wrong)}: column {column.name!r} is {field!r}, which is not a finite number"
         )
-    return found
+    return values
 
 
-def _plan(reader: TableReader, table: Table, time: NDArray[Any], missing: Policy, gaps: Policy) -> Plan:
-    source, stamps, doubted, wrong = list[int](), list[int](), list[int](), list[str]()
-    jumps, span, waiting, passed, early = list[str](), Span(), -1, 0, 0
-    measured = time.astype(np.int64).tolist()
-    with table.each_row("placing rows") as rows:
-        for row in rows:
-            now = measured[row]
-            if now == NAT:
-                if span.last is None and missing == "skip":
-                    continue
-                if span.last is None:
-                    raise ValueError(
-                        f"{table.name}, {table.line(row)}: {reader.time!r} is empty, and it is the first row"
-                    )
-                now = reader.pace.after(span.last, 1)
-            verdict = judge(reader.pace, gaps, span, now)
-            places = {"gap": -1, "doubted": waiting, "row": row}
-            for what, stamp in verdict.tokens:
-                source.append(places[what])
-                stamps.append(stamp)
-            if waiting >= 0 and (verdict.tokens or verdict.doubted):
-                if verdict.tokens and verdict.note:
-                    jumps.append(verdict.note)
-                else:
-                    doubted.append(waiting)
-                waiting = -1
-            if verdict.doubted:
-                waiting = row
-            elif verdict.wrong:
-                wrong.append(f"{table.line(row)}: {verdict.wrong}")
-            elif not verdict.tokens:
-                early += 1
-            passed, span = passed + verdict.passed, verdict.span
-    if wrong:
-        raise ValueError(f"{table.name} is not even in time, {_places(wrong)}; {HINT}")
-    return Plan(source, stamps, passed, early, tuple(doubted + [waiting] * (waiting >= 0)), tuple(jumps))
+def _incomplete(reader: TableReader, table: Table, row: int, lacking: NDArray[np.bool_], untimed: bool) -> str:
+    """Where a field is missing, and what is there instead."""
+    name = reader.time if reader.time is not None and untimed else reader.column_names[int(lacking.argmax())]
+    field = table.raw(name, row)
+    return f"{table.line(row)}: {name!r} is {empty_text(field) if is_empty(field) else f'{field!r}, a new category'}"
 
 
-def _refuse_empty(
-    reader: TableReader, table: Table, lacking: NDArray[Any], untimed: NDArray[Any], source: NDArray[Any]
-) -> None:
-    rows = source[source >= 0]
-    bad = rows[(lacking.any(1) | untimed)[rows]]
-    if not len(bad):
-        return
-    said = []
-    for row in bad[:SHOWN]:
-        names = [reader.time] if reader.time is not None and untimed[row] else []
-        names += [column.name for column, is_lacking in zip(reader.columns, lacking[row], strict=True) if is_lacking]
-        field = table.raw(names[0], int(row))
-        what = blank(field) if empty(field) else f"{field!r}, a new category"
-        said.append(f"{table.line(int(row))}: {names[0]!r} is {what}")
-    raise ValueError(f"{table.name} has fields that are missing, {_places(said, len(bad))}; {MISSING}")
-
-
-def _places(said: Sequence[str], count: int | None = None) -> str:
-    count = len(said) if count is None else count
-    shown = "; ".join(said[:SHOWN])
-    return shown if count <= SHOWN else f"{shown}; and {count - SHOWN} more"
-
-
-def _notes(
-    reader: TableReader, lacking: NDArray[Any], untimed: NDArray[Any], missing: Policy, skipped: int
-) -> list[str]:
-    if missing == "skip":
-        return [f"{counted(skipped, 'row')} with missing fields left out"] if skipped else []
-    counts = {column.name: int(count) for column, count in zip(reader.columns, lacking.sum(0), strict=True) if count}
-    if reader.time is not None and untimed.any():
-        counts[reader.time] = int(untimed.sum())
-    if not counts:
-        return []
-    return [f"{counted(sum(counts.values()), 'missing field')} filled, of {listed(list(counts))}"]
-
-
-def _notes_of_time(plan: Plan) -> list[str]:
-    found = []
-    if filled := plan.source.count(-1):
-        found.append(f"{counted(filled, 'missing row')} filled")
-    if plan.passed:
-        found.append(f"{counted(plan.passed, 'missing row')} passed over")
-    if plan.early:
-        found.append(f"{counted(plan.early, 'row')} left out: measured before the next one was due")
-    if plan.doubted:
-        found.append(f"{counted(len(plan.doubted), 'row')} left out: far from the others in time")
-    if plan.jumps:
-        found.append(f"time has jumped {counted(len(plan.jumps), 'time')}: {_places(plan.jumps)}")
-    return found
-
-
-def _carried(held: NDArray[np.float64], usual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every missing value as the last one before it, or as is usual."""
-    rows = np.arange(len(held))[:, None]
-    last = np.maximum.accumulate(np.where(np.isnan(held), -1, rows), axis=0)
-    return np.where(last >= 0, np.take_along_axis(held, np.maximum(last, 0), 0), usual)
+def _notes(reader: TableReader, placed: Placed, fields: Counter[str]) -> tuple[str, ...]:
+    """What was filled, skipped or dropped; `fields` counts the fields that were filled in each column."""
+    notes = [f"{counted(fields.total(), 'missing field')} filled, in {listed(list(fields))}"] if fields else []
+    notes += [
+        f"{counted(placed.counts[name], what)} {fate}" for name, (what, fate) in NOTES.items() if placed.counts[name]
+    ]
+    if placed.jumps:
+        notes.append(f"time jumped {counted(len(placed.jumps), 'time')}: {shortened(placed.jumps, MAX_PLACES, '; ')}")
+    if unknown := placed.counts["unknown"]:
+        notes.append(f"{counted(unknown, 'row')} dropped: before {listed(reader.targets)} has a value")
+    return tuple(notes)

@@ -1,11 +1,11 @@
-"""What a table holds: its time column, how far apart rows lie, its columns of numbers and of categories."""
+"""Finding out what a table contains: its time column, its columns of numbers and of categories."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,11 @@ from nystream.config.checks import one_of
 from nystream.data import numbers
 from nystream.data.calendar import DAY, WEEK
 from nystream.data.table import Table, listed
-from nystream.data.table_reader import Column, TableReader, category
-from nystream.data.time_column import find_time
+from nystream.data.table_reader import Column, TableReader, category_name
+from nystream.data.timestamps.column import find_time
 
-CATEGORIES = 32  # of a column, at most
-MOSTLY = 0.5  # share of numbers, from which a column is one of numbers that has a slip
-
-
-class Schema(NamedTuple):
-    reader: TableReader
-    notes: tuple[str, ...]  # what was found and what was left out
+MAX_CATEGORIES = 32  # of a column
+MOSTLY_NUMBERS = 0.5  # share of numbers from which the other fields of a column are taken for errors
 
 
 def find_reader(
@@ -35,72 +30,62 @@ def find_reader(
     train: float = 1.0,
     time_format: str = "",
     decimal: str = "",
-) -> Schema:
-    """The reader of a table.
+) -> tuple[TableReader, tuple[str, ...]]:
+    """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
-    Args:
-        table: the rows to learn from.
-        targets: columns to forecast.
-        time: the column that says when a row was measured; found unless told, "none" for none.
-        columns: what tokens are made of, beside the targets; everything that can be used unless told.
-        categorical: columns of numbers that are categories.
-        train: share of the rows, the first ones, that categories and values to fill with are taken from.
-        time_format: how times are written, as for `datetime.strptime`; found unless told.
-        decimal: what stands before the fraction of a number, "." or ","; found unless told.
+    Categories and typical values are taken from the first rows alone, of which `train` is the share.
     """
     _check_names(table, targets, columns, categorical)
     if decimal:
         one_of("decimal", decimal, (".", ","))
-    when, others = find_time(table, time, time_format)
-    stamp = None if when is None else when.name
-    if stamp in targets:
-        raise ValueError(f"target {stamp!r} is the column of times; name a column of numbers")
-    notes = ["no time column: rows are taken as they come" if when is None else when.note]
-    notes += [
-        f"{name!r} is left out: it is {'a' if when is None else 'another'} time"
-        for name in others
-        if name not in columns
-    ]
+    time_column, other_times = find_time(table, time, time_format)
+    time_name = None if time_column is None else time_column.name
+    if time_name in targets:
+        raise ValueError(f"target {time_name!r} is the time column; name a column of numbers")
+    notes = ["no time column: rows are taken in order" if time_column is None else time_column.note]
+    kind = "a time" if time_column is None else "another time"
+    notes += [f"{name!r} is dropped: it is {kind}" for name in other_times if name not in columns]
     wanted = set(columns) | set(targets)
-    used = [name for name in table.names if name != stamp and (name in wanted or not (columns or name in others))]
+    used = [
+        name for name in table.names if name != time_name and (name in wanted or not (columns or name in other_times))
+    ]
     texts = {name: table.texts(name) for name in used if table.is_text(name) and name not in categorical}
     try:
         decimal = numbers.find_marks(texts, decimal, table.separator)
     except ValueError as error:
         raise ValueError(f"{table.name}: {error}") from error
-    notes += numbers.spelled(decimal)
+    notes += numbers.describe_marks(decimal)
     rows = max(1, int(train * len(table)))
-    found = []
+    usable = []
     for name in used:
-        made = _column(table, name, decimal, name in categorical, name in wanted, rows)
-        if isinstance(made, Column):
-            found.append(made)
+        column = _column(table, name, decimal, name in categorical, name in wanted, rows)
+        if isinstance(column, Column):
+            usable.append(column)
         elif name in wanted:
-            raise ValueError(f"{table.name}: column {name!r} cannot be used: it {made}")
+            raise ValueError(f"{table.name}: column {name!r} cannot be used: it {column}")
         else:
-            notes.append(f"{name!r} is left out: it {made}")
+            notes.append(f"{name!r} is dropped: it {column}")
     for name in targets:
-        if next(column for column in found if column.name == name).categories:
-            wrong = table.numbers(name, decimal)[1]
-            field = table.raw(name, wrong or 0)
+        if next(column for column in usable if column.name == name).categories:
+            row = table.numbers(name, decimal)[1] or 0
             raise ValueError(
-                f"target {name!r} must be numbers, but {table.line(wrong or 0)} has {field!r}; "
+                f"target {name!r} must be numbers, but {table.line(row)} has {table.raw(name, row)!r}; "
                 f"classes are learned from a folder of feature files (.npy, .npz), not from a table"
             )
-    reader = TableReader(tuple(found), tuple(targets), periods=(), decimal=decimal, centred=True)
-    if when is None:
-        return Schema(reader, tuple(notes))
-    timed = dataclasses.replace(
-        reader,
-        time=when.name,
-        form=when.form,
-        step=float(when.pace.step / np.timedelta64(1, "s")),
-        periods=_periods(table.times(when.name, when.form)[:rows], when.pace.step),
-        months=when.pace.months,
-        day=when.pace.day,
-        zoned=table.zoned(when.name, when.form),
-    )
-    return Schema(timed, tuple(notes))
+    reader = TableReader(tuple(usable), tuple(targets), periods=(), decimal=decimal, centred=True)
+    if time_column is not None:
+        name, time_format, spacing, _ = time_column
+        reader = dataclasses.replace(
+            reader,
+            time=name,
+            form=time_format,
+            step=float(spacing.step / np.timedelta64(1, "s")),
+            periods=_periods(table.times(name, time_format)[:rows], spacing.step),
+            months=spacing.months,
+            day=spacing.day,
+            zoned=table.zoned(name, time_format),
+        )
+    return reader, tuple(notes)
 
 
 def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], categorical: Sequence[str]) -> None:
@@ -111,12 +96,15 @@ def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], c
             if names.count(name) > 1:
                 raise ValueError(f"{what} {name!r} is named more than once")
     if not targets:
-        some = [name for name in table.names if any(table.numbers(name, mark)[1] is None for mark in ".,")]
-        raise ValueError(f"target is missing: name the column to forecast, one of {listed(some or table.names)}")
+        numeric = [name for name in table.names if any(table.numbers(name, mark)[1] is None for mark in ".,")]
+        raise ValueError(f"target is missing: name the column to forecast, one of {listed(numeric or table.names)}")
 
 
 def _periods(stamps: NDArray[Any], step: np.timedelta64) -> tuple[float, ...]:
-    """Hours of the cycles that rows are close enough for, and that training meets twice: else a place is a date."""
+    """Hours of the cycles that rows are close enough for and that the training data spans twice.
+
+    In a shorter span, the phase would identify the date.
+    """
     known, hour = stamps[~np.isnat(stamps)], np.timedelta64(1, "h")
     span = (known.max() - known.min()) / hour if len(known) else 0.0
     return tuple(period for period in (DAY, WEEK) if 2 * (step / hour) <= period <= span / 2)
@@ -124,38 +112,48 @@ def _periods(stamps: NDArray[Any], step: np.timedelta64) -> tuple[float, ...]:
 
 def _column(table: Table, name: str, decimal: str, categorical: bool, wanted: bool, rows: int) -> Column | str:
     """The column, or why it cannot be used."""
-    found, wrong = table.numbers(name, decimal)
-    # A truth is a category in every format: a CSV file can only have it as text.
-    if wrong is None and not categorical and not table.is_truth(name):
-        if not name:
-            return "has no name, and seems to number the rows"
-        if np.isinf(found).any():
-            row = int(np.isinf(found).argmax())
-            return f"has {table.raw(name, row)!r} in {table.line(row)}, which is not finite"
-        known = found[:rows][~np.isnan(found[:rows])]
-        if not len(known):
-            return "is empty" if np.isnan(found).all() else "is empty in every row that is trained on"
-        if known.min() == known.max():
-            return f"is {known[0]:g} in every row" + " that is trained on" * (rows < len(table))
-        if not wanted and len(known) > 2 and np.allclose(np.diff(known), known[1] - known[0]):
-            return "counts the rows, and goes on to numbers that training has not met"
-        return Column(name, usual=float(np.median(known)))
+    values, wrong = table.numbers(name, decimal)
+    # Booleans are categories in every format, because in a CSV file they are text.
+    if wrong is None and not categorical and not table.is_boolean(name):
+        return _number_column(table, name, values, wanted, rows)
     if not (table.is_text(name) or wrong is None):
-        return "holds neither numbers nor text"
-    # Those of training alone: a category that comes later is new, then as in a live stream.
-    there = [category(field) for field in table.values(name)[:rows] if field is not None]
-    met = sorted(set(there))
-    if len(met) > CATEGORIES:
-        # A column of numbers with a slip: that field is what the user has to mend.
-        if wrong is not None and np.isfinite(found).mean() >= MOSTLY:
-            return f"has {table.raw(name, wrong)!r} in {table.line(wrong)}, which is not a number"
-        other = "." if decimal[0] == "," else ","
-        if wrong is not None and table.numbers(name, other)[1] is None:
-            return f"has {table.raw(name, wrong)!r} in {table.line(wrong)}, not a number with a {decimal[0]!r} in it"
-        unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", there[0].strip())
-        way = "take out what stands beside the numbers" if unit else f"at most {CATEGORIES} can be categories"
-        return f"is text of {len(met)} different values, such as {there[0]!r}; {way}"
-    if len(met) < 2:
-        trained = " in every row that is trained on" if rows < len(table) else ""
-        return f"is {met[0]!r}{trained or ' in every row'}" if met else f"is empty{trained}"
-    return Column(name, tuple(met), float(met.index(max(met, key=there.count))))
+        return "has neither numbers nor text"
+    # From the training rows alone: categories that appear later are new, as they would be in a live stream.
+    fields = [category_name(field) for field in table.values(name)[:rows] if field is not None]
+    categories = sorted(set(fields))
+    if len(categories) > MAX_CATEGORIES:
+        return _text_problem(table, name, decimal, fields[0], len(categories))
+    if len(categories) < 2:
+        where = " in every training row" if rows < len(table) else ""
+        return f"is {categories[0]!r}{where or ' in every row'}" if categories else f"is empty{where}"
+    return Column(name, tuple(categories), float(categories.index(max(categories, key=fields.count))))
+
+
+def _number_column(table: Table, name: str, values: NDArray[np.float64], wanted: bool, rows: int) -> Column | str:
+    if not name:
+        return "has no name, and seems to number the rows"
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        return f"has {table.raw(name, row)!r} in {table.line(row)}, which is not finite"
+    known = values[:rows][~np.isnan(values[:rows])]
+    if not len(known):
+        return "is empty" if np.isnan(values).all() else "is empty in every training row"
+    if known.min() == known.max():
+        return f"is {known[0]:g} in every {'training ' if rows < len(table) else ''}row"
+    if not wanted and len(known) > 2 and np.allclose(np.diff(known), known[1] - known[0]):
+        return "counts the rows, so its later values are not in the training data"
+    return Column(name, usual=float(np.median(known)))
+
+
+def _text_problem(table: Table, name: str, decimal: str, example: str, count: int) -> str:
+    """Why a column of text with too many values cannot be used: a typing error, another decimal mark, units, …"""
+    values, wrong = table.numbers(name, decimal)
+    if wrong is not None:
+        place = f"has {table.raw(name, wrong)!r} in {table.line(wrong)}"
+        if np.isfinite(values).mean() >= MOSTLY_NUMBERS:
+            return f"{place}, which is not a number"
+        if table.numbers(name, "." if decimal[0] == "," else ",")[1] is None:
+            return f"{place}, which is not a number with the decimal mark {decimal[0]!r}"
+    unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", example.strip())
+    advice = "remove the units next to the numbers" if unit else f"at most {MAX_CATEGORIES} can be categories"
+    return f"is text with {count} different values, such as {example!r}; {advice}"

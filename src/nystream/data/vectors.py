@@ -8,48 +8,73 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.reader import MISSING, LiveReader, Policy, RecordError, Token, blank, check_policy, shown
-from nystream.data.table import empty
+from nystream.data.numbers import read_number
+from nystream.data.reader import (
+    MISSING_HINT,
+    LiveReader,
+    Policy,
+    RecordError,
+    Token,
+    check_policy,
+    empty_text,
+    is_empty,
+    shown,
+)
+from nystream.data.table import counted, shortened
 
-LISTED = 5  # names of fields that an error lists
+MAX_NAMES = 5  # that an error lists
 
 
-class VectorReader(LiveReader):
-    """Reads `width` numbers a record, or r times as many where r tokens arrive together.
+class LiveVectors(LiveReader):
+    """Reads `width` numbers per record, or r times as many if r tokens arrive together.
 
-    An object needs the names, and may have others besides. Numbers may be written as text, as in CSV; None, "",
-    NaN and the like are fields that are missing.
+    A record is an array, or a dict that has the names and may have others. Numbers may be given as text, as in CSV;
+    None, "", NaN and the like are missing fields.
 
     Args:
-        width: numbers of a token.
-        names: of them; none where records can only be arrays.
+        width: numbers per token.
+        names: their names; empty if records can only be arrays.
         together: r.
-        missing: what is done about a field that is missing.
+        missing: what to do about missing fields.
     """
+
+    state: NDArray[np.float32] | None  # [r * width], the last record
 
     def __init__(self, width: int, names: Sequence[str] = (), together: int = 1, missing: Policy = "fail") -> None:
         check_policy("missing", missing)
         self.width, self.names, self.together, self.missing = width, tuple(names), together, missing
-        self.state: NDArray[np.float32] | None = None  # [r * width], of the last record
+        self.state = None
         self._shapes: list[tuple[int, ...]] = [(together * width,)]
         if together > 1:
             self._shapes.append((together, width))
 
     def read(self, record: Any) -> list[Token]:
-        cells = self._cells(record)
+        if isinstance(record, dict):
+            self._require_names()
+            record = [record.get(name) for name in self.names]
         self.note, self.lost = "", 0
         filled: tuple[str, ...] = ()
         try:
             with np.errstate(over="ignore"):
-                x = np.array(cells, np.float32)
+                x = np.array(record, np.float32)
         except (TypeError, ValueError, OverflowError):
             x = np.full(1, np.nan, np.float32)
         if x.shape not in self._shapes or not np.isfinite(x).all():
-            x, lost = self._one_by_one(cells)
-            if lost and self.missing == "skip":
-                self.note, self.note_kind, self.lost = self._lacking(cells, lost), "missing", 1
-                return []
-            filled = self._fill(x, lost, cells)
+            fields = self._fields(record)
+            x = np.array([self._number(place, field) for place, field in enumerate(fields)], np.float32)
+            missing = np.flatnonzero(np.isnan(x)).tolist()
+            if missing:
+                problem = self._missing(fields, missing)
+                if self.missing == "skip":
+                    self.note, self.note_kind, self.lost = problem, "missing", 1
+                    return []
+                if self.missing == "fail":
+                    raise RecordError(f"{problem}; {MISSING_HINT}", "missing")
+                if self.state is None:
+                    reason = "there is no earlier record to fill it from"
+                    raise RecordError(f"{problem}, and {reason}", reason)
+                x[missing] = self.state[missing]
+                filled = self._names(missing)
         self.state = x.reshape(-1)
         return [Token(row, filled=filled) for row in x.reshape(self.together, self.width)]
 
@@ -67,78 +92,49 @@ class VectorReader(LiveReader):
             if width != self.together * self.width:
                 raise ValueError(f"records have {width} numbers, but the model takes {self._size}")
             return
-        self._by_name()
-        lost = [place for place, name in enumerate(self.names) if name not in columns]
-        if len(lost) == self.width or (lost and self.missing != "fill"):
-            raise ValueError(
-                f"the columns are {names_of(columns)}, but the model takes {names_of(self.names)}: "
-                f"{listed(self._named(lost))} missing"
-            )
+        self._require_names()
+        missing = [name for name in self.names if name not in columns]
+        if len(missing) == self.width or (missing and self.missing != "fill"):
+            needed = f"the model takes {shortened(self.names, MAX_NAMES)}: {_are_missing(missing)}"
+            raise ValueError(f"the columns are {shortened(columns, MAX_NAMES)}, but {needed}")
 
-    def _cells(self, record: Any) -> Any:
-        """The values in the model's order."""
-        if not isinstance(record, dict):
-            return record
-        self._by_name()
-        return [record.get(name) for name in self.names]
-
-    def _by_name(self) -> None:
-        """Refuse what has names, where that is of no use."""
+    def _require_names(self) -> None:
+        """Raise if records cannot be given by name."""
         if not self.names:
-            raise RecordError(f"it has names, but the model does not name its inputs; give {self._size} numbers")
+            raise RecordError(f"it has names, but the model's inputs have none; give {self._size} numbers")
         if self.together > 1:
             raise RecordError(f"it has names, but {self.together} tokens arrive together; give {self._size} numbers")
 
-    def _one_by_one(self, cells: Any) -> tuple[NDArray[np.float32], list[int]]:
-        """What is wrong with a record, if it is not that fields are missing: those are NaN, and their places listed."""
-        if not isinstance(cells, list | tuple | np.ndarray):
-            raise RecordError(f"{shown(cells)} must be an array of {self._size} numbers", "no array")
-        rows = list(cells)
-        if self.together > 1 and len(rows) == self.together:
-            rows = [cell for row in rows for cell in (row if isinstance(row, list | tuple | np.ndarray) else [row])]
-        if len(rows) != self.together * self.width:
-            raise RecordError(f"{_amount(rows)}, but the model takes {self._size}", "amount")
-        x, lost = np.empty(len(rows), np.float32), []
-        for place, cell in enumerate(rows):
-            x[place] = self._number(place, cell)
-            if np.isnan(x[place]):
-                lost.append(place)
-        return x, lost
+    def _fields(self, record: Any) -> list[Any]:
+        """The fields of a record, as many as needed."""
+        if not isinstance(record, list | tuple | np.ndarray):
+            raise RecordError(f"{shown(record)} must be an array of {self._size} numbers", "no array")
+        fields = list(record)
+        if self.together > 1 and len(fields) == self.together:
+            fields = [
+                field for row in fields for field in (row if isinstance(row, list | tuple | np.ndarray) else [row])
+            ]
+        if len(fields) != self.together * self.width:
+            raise RecordError(f"{_count(fields)}, but the model takes {self._size}", "amount")
+        return fields
 
-    def _number(self, place: int, cell: Any) -> float:
-        if empty(cell):
-            return np.nan
-        try:
-            with np.errstate(over="ignore"):
-                value = np.float32(float(cell))
-        except (TypeError, ValueError, OverflowError):
-            name = self._name(place)
-            raise RecordError(f"{name} is {shown(cell)}, which is not a number", f"{name} is no number") from None
+    def _number(self, place: int, field: Any) -> float:
+        """A field as a number; NaN if it is missing."""
+        name = self._name(place)
+        with np.errstate(over="ignore"):
+            value = float(np.float32(read_number(field, name)))
         if np.isinf(value):
-            name = self._name(place)
-            raise RecordError(f"{name} is {shown(cell)}, which is beyond float32", f"{name} is beyond float32")
-        return float(value)
+            raise RecordError(f"{name} is {shown(field)}, which is too large for float32", f"{name} is too large")
+        return value
 
-    def _fill(self, x: NDArray[np.float32], lost: list[int], cells: Any) -> tuple[str, ...]:
-        """Last values into the places of `x` that are missing, and the names of those."""
-        if not lost:
-            return ()
-        if self.missing == "fail":
-            raise RecordError(f"{self._lacking(cells, lost)}; {MISSING}", "missing")
-        if self.state is None:
-            reason = "there is no record before it to fill it from"
-            raise RecordError(f"{self._lacking(cells, lost)}, and {reason}", reason)
-        x[lost] = self.state[lost]
-        return self._named(lost)
-
-    def _lacking(self, cells: Any, lost: list[int]) -> str:
+    def _missing(self, fields: Sequence[Any], places: Sequence[int]) -> str:
         """Which fields are missing, and how the first of them is written."""
-        first, field = self._name(lost[0]), blank(np.asarray(cells, object).reshape(-1)[lost[0]])
-        if field == "empty":
-            return f"{listed(self._named(lost))} missing"
-        return f"{first} is {field}" if len(lost) == 1 else f"{listed(self._named(lost))} missing ({first} is {field})"
+        first, text = self._name(places[0]), empty_text(fields[places[0]])
+        if text != "empty" and len(places) == 1:
+            return f"{first} is {text}"
+        return _are_missing(self._names(places)) + ("" if text == "empty" else f" ({first} is {text})")
 
-    def _named(self, places: Sequence[int]) -> tuple[str, ...]:
+    def _names(self, places: Sequence[int]) -> tuple[str, ...]:
         return tuple(map(self._name, places))
 
     def _name(self, place: int) -> str:
@@ -149,23 +145,15 @@ class VectorReader(LiveReader):
         return f"{self.together} x {self.width}" if self.together > 1 else str(self.width)
 
 
-def _amount(cells: Sequence[Any]) -> str:
-    """How many numbers there are; where a field is none, how many values, and that field."""
-    plural = "s" if len(cells) != 1 else ""
-    for cell in cells:
+def _count(fields: Sequence[Any]) -> str:
+    """How many numbers there are, or, if a field is not a number, how many values, and that field."""
+    for field in fields:
         try:
-            float(0 if empty(cell) else cell)
+            float(0 if is_empty(field) else field)
         except (TypeError, ValueError, OverflowError):
-            return f"{len(cells)} value{plural}, of which {shown(cell)} is not a number"
-    return f"{len(cells)} number{plural}"
+            return f"{counted(len(fields), 'value')}, of which {shown(field)} is not a number"
+    return counted(len(fields), "number")
 
 
-def listed(names: Sequence[str]) -> str:
-    """The names with their verb, of many the first ones."""
-    return f"{names_of(names)} {'is' if len(names) == 1 else 'are'}"
-
-
-def names_of(names: Sequence[str]) -> str:
-    """For a message; of many the first ones."""
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{', '.join(names[:LISTED])}{more}"
+def _are_missing(names: Sequence[str]) -> str:
+    return f"{shortened(names, MAX_NAMES)} {'is' if len(names) == 1 else 'are'} missing"

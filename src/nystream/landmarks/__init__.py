@@ -1,4 +1,4 @@
-"""Fixed landmarks from training data: a bounded sample of an attention's tokens, and m-means of each head."""
+"""Fitting fixed landmarks to training data: a sample of an attention's tokens, and m-means for each head."""
 
 from nystream.landmarks.fit import LandmarkReport, fit_landmarks
 

@@ -18,14 +18,14 @@ from nystream.models.stream_model import StreamModel
 from nystream.ops.precision import accumulator
 from nystream.progress import track
 
-AT_ONCE = 1 << 22  # numbers of a layer's output that are computed at a time, whatever the size of a batch
+MAX_NUMBERS = 1 << 22  # in the output of a layer that is computed at once, whatever the size of a batch
 
 
 class Reservoir:
-    """`size` rows of a stream of rows, each set of them as likely as any other (Vitter's Algorithm R).
+    """A uniform random sample of `size` rows of a stream of rows (Vitter's Algorithm R).
 
-    Row number i (from 1) takes place i while i <= size; after that it takes a place with probability size / i, any one.
-    One random number a row, so the sample does not depend on how the stream is cut into pieces.
+    Row number i (from 1) takes place i while i <= size; after that it replaces a random row with probability size / i.
+    Each row draws one random number, so the sample does not depend on how the stream is cut into pieces.
     """
 
     def __init__(self, size: int, width: int, dtype: torch.dtype, seed: SeedSequence | int) -> None:
@@ -33,30 +33,30 @@ class Reservoir:
         self.seen = 0
         self._dtype = dtype
         self._random = np.random.default_rng(seed)
-        # Pages that are never written to are never backed by memory: few rows cost little, whatever the size.
-        self._held: NDArray[Any] = np.empty((size, width), np.float64 if dtype == torch.float64 else np.float32)
+        # Pages that are never written take no memory: few rows cost little, whatever the size.
+        self._rows: NDArray[Any] = np.empty((size, width), np.float64 if dtype == torch.float64 else np.float32)
 
     def add(self, rows: Tensor) -> None:
-        """Offer the next rows [rows, width], on any device; only those that are taken are copied."""
+        """Add the next rows [rows, width], on any device; only those that enter the sample are copied."""
         count = len(rows)
         places = np.arange(self.seen, self.seen + count)
-        late = max(0, min(count, count - (self.size - self.seen)))  # rows that come when all places are taken
+        late = max(0, min(count, count - (self.size - self.seen)))  # rows that arrive when the sample is full
         if late:
             numbers = places[count - late :] + 1
             places[count - late :] = (self._random.random(late) * numbers).astype(np.int64)
         self.seen += count
         taken = np.flatnonzero(places < self.size)
-        # Of several rows for one place the last one stays; an assignment to repeated indices would promise no order.
+        # If several rows take one place, the last one stays; assigning to repeated indices would not guarantee that.
         place, last = np.unique(places[taken][::-1], return_index=True)
         taken = taken[::-1][last]
         if len(taken):
             chosen = rows[torch.from_numpy(taken).to(rows.device)]
-            self._held[place] = chosen.to("cpu", self._dtype).numpy()
+            self._rows[place] = chosen.to("cpu", self._dtype).numpy()
 
     @property
     def rows(self) -> NDArray[Any]:
-        """The sample [min(seen, size), width], without a copy."""
-        return self._held[: min(self.seen, self.size)]
+        """The sample [min(seen, size), width]; not a copy."""
+        return self._rows[: min(self.seen, self.size)]
 
 
 def collect(
@@ -68,7 +68,7 @@ def collect(
     seed: SeedSequence,
     progress: bool | None,
 ) -> Reservoir:
-    """A sample of what the attention of block `layer` sees of `batches`, in one pass."""
+    """A sample of the inputs of the attention of block `layer`, from one pass over `batches`."""
     encoder = model.encoder if isinstance(model, StreamModel) else model
     weight = encoder.blocks[0].linear1.weight
     for_sample, for_offsets = seed.spawn(2)
@@ -86,7 +86,7 @@ def collect(
                 rows = _seen_by(model, piece.to(weight.device, weight.dtype), layer, start, name)
                 if not _all_finite(rows):
                     raise ValueError(
-                        f"{name} is finite, but not what the attention of block {layer} sees of it: a weight or a "
+                        f"{name} is finite, but the inputs of the attention of block {layer} are not: a weight or a "
                         f"scaler of the model is not finite, or the numbers are too large for {weight.dtype}"
                     )
                 reservoir.add(rows)
@@ -95,7 +95,7 @@ def collect(
 
 
 def _seen_by(model: StreamModel | StreamEncoder, x: Tensor, layer: int, start: Tensor, name: str) -> Tensor:
-    # For the model alone, not for the loop over the batches: what makes them may be the user's code.
+    # Around the model alone, not the loop over the batches, which may run the user's code.
     with evaluating(model):
         try:
             if isinstance(model, StreamModel):
@@ -107,34 +107,34 @@ def _seen_by(model: StreamModel | StreamEncoder, x: Tensor, layer: int, start: T
 
 
 def _pieces(x: Tensor, starts: Tensor, encoder: StreamEncoder, layer: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """x [B, T, width] as parts that fit, whole sequences where they do, and where each starts on the circle.
+    """Pieces of x [B, T, width] that fit into memory, whole sequences if possible, with their positions on the circle.
 
-    The blocks of a window stack see windows side by side, so a long sequence may be cut where one ends. In a deep stack
-    what block 1 sees of a token depends on many before it: there a sequence stays whole.
+    A paper stack sees separate windows, so a long sequence can be cut between them. In a deep stack, the input of block
+    1 depends on many earlier tokens, so sequences are not cut.
     """
     cfg = encoder.config
-    wide = cfg.embed_dim + (cfg.ff_dim or 0 if layer else 0)
-    some, length = max(1, AT_ONCE // (x.shape[1] * wide)), x.shape[1]
+    width = cfg.embed_dim + (cfg.ff_dim or 0 if layer else 0)
+    sequences, length = max(1, MAX_NUMBERS // (x.shape[1] * width)), x.shape[1]
     if layer == 0 or not cfg.cascade:
-        length = max(1, AT_ONCE // (cfg.window * wide)) * cfg.window
-    for rows, start in zip(x.split(some), starts.split(some), strict=True):
+        length = max(1, MAX_NUMBERS // (cfg.window * width)) * cfg.window
+    for rows, start in zip(x.split(sequences), starts.split(sequences), strict=True):
         for at in range(0, x.shape[1], length):
             yield rows[:, at : at + length], start + at
 
 
 def _starts(model: nn.Module, batch: int, offset: int | None, draw: np.random.Generator) -> Tensor:
-    """[B] positions of the first tokens: the given one, or any that a stream's window can begin with."""
+    """Positions of the first tokens, [B]: the given one, or random ones at which a window can begin."""
     if offset is not None or not isinstance(model, StreamModel):
         return torch.full((batch,), offset or 0)
     positions = model.config.num_positions
     assert positions is not None
-    # Tokens that arrive together keep their places within the group.
+    # Tokens that arrive together keep their order within the group.
     turns = (draw.random(batch) * positions).astype(np.int64) * model.config.update_size
     return torch.from_numpy(turns % positions)
 
 
 def _floats(name: str, batch: Any, dtype: torch.dtype) -> Tensor:
-    """The x of a batch of x or (x, y, ...)."""
+    """x of a batch, which is x or (x, y, ...)."""
     x = batch[0] if isinstance(batch, list | tuple) and batch else batch
     if isinstance(x, Tensor):
         if not x.is_floating_point():
@@ -143,7 +143,7 @@ def _floats(name: str, batch: Any, dtype: torch.dtype) -> Tensor:
     if isinstance(x, np.ndarray):
         if not np.issubdtype(x.dtype, np.floating):
             raise TypeError(f"{name} is {x.dtype}, but must be floating point; convert it as for training")
-        # A copy, because torch takes neither foreign byte orders nor arrays that it may not write to.
+        # A copy, because torch accepts neither foreign byte orders nor read-only arrays.
         return torch.from_numpy(x.astype(np.float64 if dtype == torch.float64 else np.float32))
     raise TypeError(
         f"{name} is a {type(x).__name__}, but must be a torch.Tensor or a numpy array; "
@@ -163,12 +163,12 @@ def _check_finite(name: str, x: Tensor) -> None:
 
 
 def _all_finite(x: Tensor) -> bool:
-    # A sum takes a tenth of the time, and NaN and Inf never leave it; it may overflow, which the second look tells.
+    # A sum takes a tenth of the time, and is not finite if a value is not; it may overflow, so then check each value.
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
 
 
 def _length(batches: Iterable[Any]) -> int | None:
     try:
         return len(batches)  # type: ignore[arg-type]
-    except TypeError:  # a generator, or a DataLoader of an iterable data set
+    except TypeError:  # a generator, or a DataLoader over an iterable data set
         return None

@@ -3,15 +3,15 @@
     Q̃, K̃ = the centres of m-means of the Q-tokens and of the K-tokens, for each head          (method "qk")
     Q̃ = X̃ W_Q, K̃ = X̃ W_K with the centres X̃ of m-means of the attention's inputs             (method "x")
 
-In self-attention Q and K are projections of the same X, so only X is sampled. The second form clusters once and gives
-pairs (q̃ᵢ, k̃ᵢ), but spends its m centres on all heads together; the first is the paper's.
+In self-attention, Q and K are projections of the same X, so only X is sampled. "qk" is the paper's method; "x" clusters
+once and gives pairs (q̃ᵢ, k̃ᵢ), but all heads share its m centres.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,19 +30,20 @@ from nystream.ops.precision import accumulator
 from nystream.progress import track
 
 Method = Literal["qk", "x"]
+T = TypeVar("T")
 
 
 class LandmarkReport(NamedTuple):
-    """What `fit_landmarks` did.
+    """The result of `fit_landmarks`.
 
     Attributes:
         layer: the block.
-        method: how its landmarks were found.
-        tokens_seen: how many tokens the batches held.
-        tokens_used: how many of them were clustered.
-        q_inertia: [H] the share of the variance of each head's queries that the landmarks leave; 0 where every token is
-            a landmark.
-        k_inertia: [H] that of its keys.
+        method: the method of fitting.
+        tokens_seen: number of tokens in the batches.
+        tokens_used: number of tokens that were clustered.
+        q_inertia: [H] the fraction of the variance of each head's queries that is left within the clusters; 0 if every
+            token is a landmark.
+        k_inertia: [H] the same for its keys.
     """
 
     layer: int
@@ -54,7 +55,7 @@ class LandmarkReport(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """What a projection does to the inputs of each head."""
+    """The weights of a projection, split by head."""
 
     weight: NDArray[Any]  # [H, D, E]
     bias: NDArray[Any]  # [H, D]
@@ -79,25 +80,25 @@ def fit_landmarks(
 ) -> LandmarkReport:
     """Set the fixed landmarks of one block to cluster centres of its tokens, and compute Γ†.
 
-    The batches are read once. Memory does not grow with their number: a uniform sample of the tokens is kept. The same
-    seed, batches and weights give the same landmarks. After an error the model is as it was.
+    The batches are read once. A uniform sample of their tokens is kept, so memory does not grow with the data. The same
+    seed, batches and weights give the same landmarks. If there is an error, the model is not changed.
 
     Args:
-        model: its block `layer` has fixed landmarks. In a stack, blocks are fitted in order, from 0.
-        batches: training data, an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
-            or numpy arrays, on any device; or `WindowData` or `StreamData`. For a StreamEncoder x [B, any T, E].
+        model: a model whose block `layer` has fixed landmarks. In a stack, fit the blocks in order, from 0.
+        batches: training data: an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
+            or numpy arrays, on any device; or `WindowData` or `StreamData`. For a StreamEncoder, x [B, any T, E].
         tokens: size of the sample that is clustered.
         layer: the block, from 0.
-        seed: of the sample, the offsets and the clustering.
-        method: "qk" clusters the queries and the keys of every head apart; "x" clusters the attention's inputs once and
-            projects the centres, which makes pairs, as `pinv="none"` needs.
-        offset: position of the first token of every sequence; drawn for each unless told, as streams meet every
-            rotation of the circular positions. 0 for streams that always start afresh.
-        n_init: how often each clustering starts afresh; the best one counts.
-        progress: True for a bar, False for none, None for one on a terminal.
+        seed: seed of the sample, the offsets and the clustering.
+        method: "qk" clusters the queries and the keys of every head separately; "x" clusters the attention's inputs
+            once and projects the centres, which gives pairs, as `pinv="none"` needs.
+        offset: position of the first token of every sequence. By default, random, because the windows of a stream have
+            every rotation of the circular positions; 0 if every sequence is the start of a stream.
+        n_init: number of times each clustering is started; the best result is used.
+        progress: True for a progress bar, False for none, None for one on a terminal.
 
     Returns:
-        How many tokens were seen and used, and how much of the variance of each head the landmarks leave.
+        The numbers of tokens seen and used, and how well the landmarks represent each head.
 
     Example:
         >>> import torch, nystream as ns
@@ -129,69 +130,59 @@ def fit_landmarks(
     for_tokens, for_means = SeedSequence(seed).spawn(2)
     sample = collect(model, batches, layer, tokens, offset, for_tokens, progress)
     if sample.seen < cfg.m:
-        held = f"{sample.seen} tokens" if sample.seen else "no tokens at all"
-        raise ValueError(f"batches held {held}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}")
-    cluster = _cluster_qk if method == "qk" else _cluster_x
-    centres, inertia = cluster(sample.rows, attention, layer, for_means, n_init, progress)
+        count = f"{sample.seen} tokens" if sample.seen else "no tokens"
+        raise ValueError(f"batches have {count}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}")
+    centres, inertia = _cluster(sample.rows, attention, layer, method, for_means, n_init, progress)
     weight = attention.q_proj.weight
-    # In the model's dtype first, so that what it cannot hold is refused before anything is set.
+    # Convert both first, so that an overflow of the model's dtype raises before anything is set.
     q_tilde, k_tilde = (torch.from_numpy(c).to(weight.device, weight.dtype) for c in centres)
     attention.set_landmarks(q_tilde, k_tilde)
     heads = cfg.num_heads
     return LandmarkReport(layer, method, sample.seen, len(sample.rows), tuple(inertia[:heads]), tuple(inertia[heads:]))
 
 
-def _cluster_qk(
+def _cluster(
     x: NDArray[Any],
     attention: MultiheadAttention,
     layer: int,
+    method: Method,
     seed: SeedSequence,
     n_init: int,
     progress: bool | None,
 ) -> tuple[NDArray[Any], list[float]]:
-    """Centres [2, H, m, D] of the Q-tokens and of the K-tokens, and the inertia of each clustering."""
+    """Centres [2, H, m, D] of queries and keys, and the inertia of the clusters in each head."""
     cfg = attention.config
+    projections = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
+    states = seed.generate_state(len(projections)).tolist()
 
-    def job(heads: Heads, letter: str, head: int, state: int) -> kmeans.Clusters:
-        # Projected by the worker, so that only the heads that are being clustered are in memory.
-        name = f"block {layer}, head {head}, {letter}"
-        return kmeans.m_means(heads.project(x, head), cfg.m, state, n_init, name)
+    def m_means(rows: NDArray[Any], state: int, name: str) -> kmeans.Clusters:
+        return kmeans.m_means(rows, cfg.m, state, n_init, f"block {layer}, {name}")
 
-    both = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
-    states = seed.generate_state(len(both)).tolist()
-    jobs = [partial(job, *one, state) for one, state in zip(both, states, strict=True)]
-    with track(f"clustering queries and keys, block {layer}", len(jobs), progress) as advance:
-        found = kmeans.at_once(jobs, advance)
-    centres = np.stack([clusters.centres for clusters in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
-    return centres, [clusters.inertia for clusters in found]
+    def in_parallel(what: str, calls: Sequence[Callable[[], T]]) -> list[T]:
+        with track(f"{what}, block {layer}", len(calls), progress) as advance:
+            return kmeans.in_parallel(calls, advance)
 
+    def cluster(heads: Heads, letter: str, head: int, state: int) -> tuple[NDArray[Any], float]:
+        # Projected here, in the worker, so that only the heads that are being clustered are in memory.
+        clusters = m_means(heads.project(x, head), state, f"head {head}, {letter}")
+        return clusters.centres, clusters.inertia
 
-def _cluster_x(
-    x: NDArray[Any],
-    attention: MultiheadAttention,
-    layer: int,
-    seed: SeedSequence,
-    n_init: int,
-    progress: bool | None,
-) -> tuple[NDArray[Any], list[float]]:
-    """Centres [2, H, m, D] of X as queries and as keys, and the inertia that its clusters have in each head."""
-    cfg = attention.config
-    state = int(seed.generate_state(1)[0])
-    with track(f"clustering inputs, block {layer}", 1, progress) as advance:
-        whole = partial(kmeans.m_means, x, cfg.m, state, n_init, f"block {layer}, X")
-        (clusters,) = kmeans.at_once([whole], advance)
-
-    def job(heads: Heads, head: int) -> tuple[NDArray[Any], float]:
+    def project(clusters: kmeans.Clusters, heads: Heads, letter: str, head: int) -> tuple[NDArray[Any], float]:
         centres, rows = heads.project(clusters.centres, head), heads.project(x, head)
-        scatter = kmeans.total(rows)
+        scatter = kmeans.scatter(rows)
         rows -= centres[clusters.labels]
-        return centres, kmeans.share(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
+        return centres, kmeans.fraction(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
 
-    jobs = [partial(job, heads, head) for heads, _ in _both(attention) for head in range(cfg.num_heads)]
-    with track(f"projecting centres, block {layer}", len(jobs), progress) as advance:
-        found = kmeans.at_once(jobs, advance)
-    centres = np.stack([c for c, _ in found]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
-    return centres, [inertia for _, inertia in found]
+    if method == "qk":
+        calls = [partial(cluster, *projection, state) for projection, state in zip(projections, states, strict=True)]
+        results = in_parallel("clustering queries and keys", calls)
+    else:
+        (clusters,) = in_parallel("clustering inputs", [partial(m_means, x, states[0], "X")])
+        results = in_parallel(
+            "projecting centres", [partial(project, clusters, *projection) for projection in projections]
+        )
+    centres = np.stack([centres for centres, _ in results]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
+    return centres, [inertia for _, inertia in results]
 
 
 def _both(attention: MultiheadAttention) -> list[tuple[Heads, str]]:
@@ -213,7 +204,7 @@ def _array(x: Tensor) -> NDArray[Any]:
 def _attention(
     model: StreamModel | StreamEncoder, batches: Iterable[Any], layer: int, offset: int | None
 ) -> MultiheadAttention:
-    """The attention whose landmarks are to be fitted, where all that it needs is there."""
+    """The attention whose landmarks are to be fitted; raise if that is not possible."""
     if not isinstance(model, StreamModel | StreamEncoder):
         raise TypeError(f"model is a {type(model).__name__}, but must be a StreamModel or a StreamEncoder")
     if isinstance(batches, Tensor | np.ndarray) or not isinstance(batches, Iterable):
@@ -234,10 +225,10 @@ def _attention(
             f"make a model that has: model.convert(variant='co-fixed-single'{also})"
         )
     for before, block in enumerate(blocks[:layer]):
-        held = block.attention
-        if held.config.fixed and not all(bool(x.isfinite().all()) for x in (held.q_tilde, held.k_tilde)):
+        earlier = block.attention
+        if earlier.config.fixed and not all(bool(x.isfinite().all()) for x in (earlier.q_tilde, earlier.k_tilde)):
             raise RuntimeError(
-                f"layer={layer} sees what block {before} returns, but that has no landmarks yet; fit the blocks in "
+                f"layer={layer} reads the output of block {before}, which has no landmarks yet; fit the blocks in "
                 f"order: fit_landmarks(model, batches, layer={before}) first"
             )
     return attention

@@ -44,7 +44,7 @@ class MultiheadAttention(nn.Module):
     """Multi-head attention of any variant, over windows and over streams.
 
     `forward` processes whole windows, `step` one token of a stream, `steps` a long sequence in parallel. All three give
-    the same outputs; with continual landmarks, `forward` does so when a landmark has just been renewed.
+    the same outputs; with continual landmarks, `forward` does so just after a renewal, if m divides n.
 
     Example:
         >>> import torch, nystream as ns

@@ -1,4 +1,4 @@
-"""A model that follows a live source: records in, answers in the user's units out, stopped and gone on with at will."""
+"""Applying a model to a live source: records in, answers in the user's units out, with saving and resuming."""
 
 from nystream.live.answers import Answer
 from nystream.live.session import Session, live_reader

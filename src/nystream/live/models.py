@@ -1,4 +1,4 @@
-"""Which model a name means: a run folder, a model folder, or a model inside the package."""
+"""Finding a model by name: a run folder, a model folder, or a model of the package."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from pathlib import Path
 from nystream.models import StreamModel
 from nystream.models.pretrained import CONFIG
 
-# name -> folder that save_pretrained wrote
+# name -> folder written by save_pretrained
 PACKAGED: dict[str, Path] = {
-    "demand": Path(__file__).parent / "packaged" / "demand",  # by tools/packaged_model.py
+    "demand": Path(__file__).parent / "packaged" / "demand",  # made by tools/packaged_model.py
 }
 
 
 def folder_of(name: str) -> Path:
-    """The folder that holds the model's files."""
+    """Return the folder with the model's files."""
     folder = Path(name).expanduser()
-    for place in (folder, folder / "model"):
-        if (place / CONFIG).is_file():
-            return place
+    for candidate in (folder, folder / "model"):
+        if (candidate / CONFIG).is_file():
+            return candidate
     if name in PACKAGED:
         return PACKAGED[name]
     if folder.is_dir():
-        raise FileNotFoundError(f"{name} holds no model: neither it nor {folder / 'model'} has a {CONFIG}")
-    known = ", ".join(PACKAGED)
+        raise FileNotFoundError(f"{name} has no model: neither it nor {folder / 'model'} contains a {CONFIG}")
     raise FileNotFoundError(
-        f"{name} is not a folder; give a run folder, a model folder, or one of the package: {known}"
+        f"{name} is not a folder; give a run folder, a model folder, or a model of the package: {', '.join(PACKAGED)}"
     )
 
 
 def load(name: str) -> StreamModel:
-    """The model, in eval mode."""
+    """Load the model, in eval mode."""
     return StreamModel.from_pretrained(folder_of(name))

@@ -1,4 +1,4 @@
-"""Answers as lines: JSON for programs, aligned text for people. Each is flushed at once."""
+"""Printing answers, one per line: JSON for programs, aligned text for people. Each line is flushed immediately."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
-from nystream.live.answers import Answer, clock
+from nystream.data.table import counted, shortened
+from nystream.live.answers import Answer, iso_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-SHOWN = 6  # values on a line
-LIKELY = 3  # classes on a line
-WIDE = 10  # characters of a value
+MAX_VALUES = 6  # on a line
+MAX_CLASSES = 3  # on a line
+VALUE_WIDTH = 10  # characters
 
 
 class Printer(Protocol):
     def write(self, answer: Answer, record: int, file: str = "") -> None:
-        """An answer to a token that came from item `record` of the source, or of a file of it."""
+        """Print the answer to a token that belongs to item `record` of the source, or of one of its files."""
         ...
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """Prints one JSON object per line."""
 
     def __init__(self, file: TextIO, latency: bool = False) -> None:
         self._file, self._latency = file, latency
@@ -41,19 +42,19 @@ class JsonLines:
 
 
 class HumanLines:
-    """Aligned text; in colours where it is on a terminal."""
+    """Prints aligned text, in colour on a terminal."""
 
     def __init__(self, file: TextIO, latency: bool = False) -> None:
         from rich.console import Console
 
         self._file, self._latency = file, latency
-        # Elsewhere a line is as long as it is: nothing cuts it.
+        # Without a terminal, lines are not cut to its width.
         self._console = Console(file=file, highlight=False) if file.isatty() else None
         if isinstance(file, io.TextIOWrapper) and not file.encoding.lower().startswith("utf"):
             file.reconfigure(errors="replace")
 
     def write(self, answer: Answer, record: int, file: str = "") -> None:
-        text = line_of(answer, self._latency, file)
+        text = format_line(answer, self._latency, file)
         if self._console is None:
             self._file.write(text.plain + "\n")
         else:
@@ -61,24 +62,24 @@ class HumanLines:
         self._file.flush()
 
 
-def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
-    """A token's number, its file and its time, what the model says, what is wrong with it, and what was filled."""
+def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
+    """Format the number of a token, its file and time, the answer, what is wrong with it, and what was filled."""
     from rich.text import Text
 
     text = Text(f"{answer.token:>7}  ", style="")
-    for said in (file, answer.time and _spaced(answer.time, answer.zoned)):
-        text.append(f"{said}  " if said else "", style="dim")
-    for place, (name, value, unit) in enumerate(_said(answer)):
+    for part in (file, answer.time and _time_text(answer.time, answer.zoned)):
+        text.append(f"{part}  " if part else "", style="dim")
+    for place, (name, value, unit) in enumerate(_named_values(answer)):
         text.append(f"{name} ")
-        text.append(f"{value:>{WIDE if answer.kind != 'probabilities' else 0}}", style="" if place else "bold")
+        text.append(f"{value:>{VALUE_WIDTH if answer.kind != 'probabilities' else 0}}", style="" if place else "bold")
         text.append(f" {unit}  " if unit else "  ")
-    hidden = len(answer.values) - SHOWN
+    hidden = len(answer.values) - MAX_VALUES
     if answer.kind != "probabilities" and hidden > 0:
         text.append(f"and {hidden} more  ", style="dim")
     if answer.time_ahead is not None:
-        text.append(f"for {_spaced(answer.time_ahead, answer.zoned)}  ", style="dim")
+        text.append(f"for {_time_text(answer.time_ahead, answer.zoned)}  ", style="dim")
     elif answer.rows_ahead is not None:
-        text.append(f"{answer.rows_ahead} {'row' if answer.rows_ahead == 1 else 'rows'} ahead  ", style="dim")
+        text.append(f"{counted(answer.rows_ahead, 'row')} ahead  ", style="dim")
     if latency:
         text.append(f"{answer.microseconds:,.1f} µs  ", style="dim")
     if answer.note:
@@ -86,33 +87,32 @@ def line_of(answer: Answer, latency: bool = False, file: str = "") -> Text:
     if answer.gap:
         text.append("gap filled", style="yellow")
     elif answer.filled:
-        more = f" and {len(answer.filled) - SHOWN} more" if len(answer.filled) > SHOWN else ""
-        text.append(f"filled: {', '.join(answer.filled[:SHOWN])}{more}", style="yellow")
+        text.append(f"filled: {shortened(answer.filled, MAX_VALUES)}", style="yellow")
     text.rstrip()
     return text
 
 
-def _said(answer: Answer) -> list[tuple[str, str, str]]:
-    """(name, value, unit) of what is shown."""
+def _named_values(answer: Answer) -> list[tuple[str, str, str]]:
+    """The name, value and unit of everything that is shown."""
     if answer.kind == "probabilities":
         if not answer.finite:
             return [("no class", "", "")]
-        wide = max(map(len, answer.names))
-        likely = np.argsort(-answer.values, kind="stable")[:LIKELY]
-        return [(f"{answer.names[i]:<{wide}}", f"{answer.values[i]:.3f}", "") for i in likely]
-    count = min(len(answer.values), SHOWN)
+        width = max(map(len, answer.names))
+        likely = np.argsort(-answer.values, kind="stable")[:MAX_CLASSES]
+        return [(f"{answer.names[i]:<{width}}", f"{answer.values[i]:.3f}", "") for i in likely]
+    count = min(len(answer.values), MAX_VALUES)
     names = answer.names or ("",) * count
     units = answer.units if len(answer.units) > 1 else (answer.units or ("",)) * count
     return [(names[i], short(answer.values[i]), units[i]) for i in range(count)]
 
 
 def short(value: Any) -> str:
-    """Five digits or so, no exponent where it can be helped."""
+    """Format a number with about five digits, without an exponent if possible."""
     size = abs(float(value))
     if 1e5 <= size < 1e15:
         return f"{value:,.0f}"
     return f"{value:.5g}"
 
 
-def _spaced(time: np.datetime64, zoned: bool) -> str:
-    return clock(time, zoned).replace("T", " ")
+def _time_text(time: np.datetime64, zoned: bool) -> str:
+    return iso_time(time, zoned).replace("T", " ")

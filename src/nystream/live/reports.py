@@ -1,62 +1,61 @@
-"""What became of records, said as they come, but never so often that it fills a log."""
+"""Messages about records as they come, limited so that they do not fill a log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FEW = 5  # of a kind that are said each; after them the 10th, the 100th, …
-MOST = 50  # kinds that are told apart: whatever a source holds, they fit in memory
+MAX_EACH = 5  # messages of a kind that are all reported; after them the 10th, the 100th, …
+MAX_KINDS = 50  # that are counted separately, to bound the memory
 OTHER = "other"
 
 
 @dataclass
-class Kind:
-    """Records of which the same is to be said."""
+class ReportKind:
+    """Records with the same kind of message."""
 
     example: str  # the first one
     count: int = 0
-    said: int = 0
+    reported: int = 0
 
 
 class Reports:
-    """Says the first few of every kind, then every one that makes them ten times as many; at the end, how many."""
+    """Reports the first few messages of every kind, then each time their number grows tenfold, and counts them all."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say = say
-        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._kinds: dict[tuple[str, str], ReportKind] = {}
 
     def tell(self, fate: str, message: str, kind: str = "", example: str = "") -> None:
-        """One more record of a kind.
+        """Count a record, and report it unless there were many of its kind.
 
         Args:
-            fate: what became of it.
-            message: what is to be said.
-            kind: the same for records of which the same is to be said.
-            example: the record and the reason, as `kinds` names them; the message unless told.
+            fate: what happened to it, such as "skipped".
+            message: the report.
+            kind: the same for records with the same problem.
+            example: the record and the reason, for `kinds`; by default the message.
         """
-        key = fate, kind if len(self._kinds) < MOST or (fate, kind) in self._kinds else OTHER
-        told = self._kinds.setdefault(key, Kind(example or message))
-        told.count += 1
-        count = told.count
-        if count < FEW:
-            shown = message
-        elif count == FEW:
-            shown = f"{message} (and so on: of more of these, only the 10th, the 100th, … is shown)"
-        elif str(count).rstrip("0") == "1":
-            shown = f"{message} (the {count:,}th)"
-        else:
-            return
-        told.said += 1
-        self._say(shown)
+        key = fate, kind if len(self._kinds) < MAX_KINDS or (fate, kind) in self._kinds else OTHER
+        entry = self._kinds.setdefault(key, ReportKind(example or message))
+        entry.count += 1
+        if entry.count == MAX_EACH:
+            message += " (further messages of this kind: only the 10th, the 100th, … is shown)"
+        elif entry.count > MAX_EACH:
+            if str(entry.count).rstrip("0") != "1":
+                return
+            message += f" (the {entry.count:,}th)"
+        entry.reported += 1
+        self._say(message)
 
     def kinds(self, fate: str) -> list[str]:
-        """A line for every kind of records of one fate, the most frequent first: how many, and the first of them.
+        """Return a line for every kind of records with this fate, most frequent first: their number and an example.
 
-        None where the records are few and each was said.
+        Empty if there were only a few records and all were reported.
         """
-        found = [told for (its, _), told in self._kinds.items() if its == fate]
-        if sum(told.count for told in found) <= FEW and all(told.said == told.count for told in found):
+        entries = [entry for (entry_fate, _), entry in self._kinds.items() if entry_fate == fate]
+        if sum(entry.count for entry in entries) <= MAX_EACH and all(
+            entry.reported == entry.count for entry in entries
+        ):
             return []
-        found.sort(key=lambda told: -told.count)
-        return [f"{told.count:,} {fate}{' like' if told.count > 1 else ':'} {told.example}" for told in found]
+        entries.sort(key=lambda entry: -entry.count)
+        return [f"{entry.count:,} {fate}{' like' if entry.count > 1 else ':'} {entry.example}" for entry in entries]

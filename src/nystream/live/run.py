@@ -1,10 +1,9 @@
-"""From a source through a session to lines, one record after another, and now and then to a file."""
+"""Following a source: each record goes through a session, and its answers are printed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,21 +20,21 @@ from nystream.live.sources import Feed, Item
 
 OnError = Literal["skip", "fail"]
 
-# Whoever reads the answers must know what one that is not finite looks like.
-ADVICE = "such answers are null, with a note (an input far beyond those of training, or weights that are not finite?)"
-SECONDS = 1.0  # between two saves of a slow stream, at most so many tokens apart
+NOT_FINITE_HINT = "such answers are null, with a note (inputs far outside the training data, or weights not finite?)"
+SAVE_SECONDS = 1.0  # between two saves of a slow stream
+DROPPED, SKIPPED = "dropped", "skipped"
 
 
 @dataclass
 class Count:
-    """What became of the records."""
+    """What happened to the records."""
 
     taken: int = 0
-    skipped: int = 0  # since they could not be read
-    left: int = 0  # of those that were taken, how many were left out
+    skipped: int = 0  # because they could not be read
+    left: int = 0  # of those taken, the ones that were dropped
     answers: int = 0
     not_finite: int = 0  # of the answers
-    reasons: list[str] = field(default_factory=list)  # why records were skipped or left out, kind by kind
+    reasons: list[str] = field(default_factory=list)  # why records were skipped or dropped, by kind
 
 
 def follow(
@@ -49,56 +48,52 @@ def follow(
     report: Callable[[str], object] = print,
     count: Count | None = None,
 ) -> Count:
-    """Take in record after record until the source ends, or `limit` records were taken.
+    """Take in records until the source ends, or `limit` records were taken.
 
-    A record that cannot be read is reported and skipped, or ends the run with a ValueError; the session is as if it had
-    not come. One that its reader leaves out is reported too, and so is the first answer that is not finite. A source
-    whose every record would be refused ends the run at once. What was answered is written out before it is saved, so
-    that after a kill nothing is missing from the output: the answers since the last save are given again.
+    A record that cannot be read is reported and skipped, or raises ValueError; the session is unchanged. A record that
+    the reader drops is reported too, and so is the first answer that is not finite. A source of which every record
+    would be rejected raises at once. Answers are written before the session is saved, so that none is missing after a
+    kill; those since the last save are repeated.
 
-    What became of the records is written into `count`, also where something ends the run before the source does.
+    `count` is updated as records come, so that it is valid even if an exception ends the run.
     """
     count = Count() if count is None else count
-    reports, unit, file, warned = Reports(report), feed.source.unit, None, False
-    begun = feed.source.file  # where a session goes on
-    with Interrupts() as interrupts, _summed_up(count, reports), _kept(keeper, interrupts):
-        for item in feed:
-            with interrupts.held():
-                if item.file != file:
-                    if item.file != begun:
-                        session.restart()
-                    _check(session, feed)
-                    begun = file = item.file
-                try:
-                    answers = _take(session, item, printer, count)
-                except RecordError as error:
-                    if on_error == "fail":
-                        raise ValueError(f"{_name(unit, item)}: {error}") from error
-                    name = _name(unit, item)
-                    reports.tell("skipped", f"{name} skipped: {error}", error.kind, f"{name}: {error}")
-                    count.skipped += 1
-                    feed.leave()
-                else:
-                    if session.note:
-                        name, fate = _name(unit, item), "left out" if session.lost and not answers else ""
-                        said = f"{name}{fate and f' {fate}'}: {session.note}"
-                        reports.tell(fate, said, session.note_kind, f"{name}: {session.note}")
+    reports, file, resumed_file, warned = Reports(report), None, feed.source.file, False
+    with Interrupts() as interrupts:
+        try:
+            for item in feed:
+                with interrupts.held():
+                    if item.file != file:
+                        if item.file != resumed_file:
+                            session.restart()
+                        _check(session, feed)
+                        resumed_file = file = item.file
+                    name = f"{feed.source.unit} {item.number}" + (f" of {item.file}" if item.file else "")
+                    try:
+                        _take(session, item, name, printer, count, reports)
+                    except RecordError as error:
+                        if on_error == "fail":
+                            raise ValueError(f"{name}: {error}") from error
+                        reports.tell(SKIPPED, f"{name} skipped: {error}", error.kind, f"{name}: {error}")
+                        count.skipped += 1
+                        feed.leave()
                     if count.not_finite and not warned:
-                        report(f"{_name(unit, item)}: {NOT_FINITE}; {ADVICE}")
+                        report(f"{name}: {NOT_FINITE}; {NOT_FINITE_HINT}")
                         warned = True
-                if keeper is not None:
-                    keeper.settle(feed.position)
-            if count.taken == limit:
-                break
+                    if keeper is not None:
+                        keeper.settle(feed.position)
+                if count.taken == limit:
+                    break
+        finally:
+            count.reasons = reports.kinds(SKIPPED) + reports.kinds(DROPPED)
+            if keeper is not None:
+                with interrupts.held():
+                    keeper.save()
     return count
 
 
-def _name(unit: str, item: Item) -> str:
-    return f"{unit} {item.number} of {item.file}" if item.file else f"{unit} {item.number}"
-
-
 def _check(session: Session, feed: Feed) -> None:
-    """Refuse a source that the model cannot read, rather than its records one by one."""
+    """Raise if the model cannot read the source at all, instead of rejecting its records one by one."""
     shape = feed.source.shape()
     if shape is not None:
         name = "standard input" if feed.source.name == "-" else feed.source.name
@@ -109,45 +104,45 @@ def _check(session: Session, feed: Feed) -> None:
 
 
 class Keeper:
-    """Saves a session now and then: after `every` tokens, or a second, and at the end.
+    """Saves a session regularly: after `every` tokens, after a second, and at the end.
 
     Args:
         path: the file.
-        session: what is saved.
-        every: how many tokens may be lost by a kill.
-        position: where the source is now.
+        session: the session.
+        every: the number of tokens that a kill may lose.
+        position: the current position in the source.
     """
 
     def __init__(self, path: Path, session: Session, every: int, position: Position) -> None:
         self.path, self.session, self.every = path, session, every
         self._position, self._settled = position, session.tokens  # after the last record that was answered
         self._saved: tuple[Position, int] | None = None
-        self._last, self._when = session.tokens, time.monotonic()  # of the last save
+        self._saved_at = session.tokens, time.monotonic()
 
     @property
     def saved_tokens(self) -> int:
-        """How many tokens the session has had that the file holds."""
+        """The number of tokens of the session in the file."""
         return 0 if self._saved is None else self._saved[1]
 
     def settle(self, position: Position) -> None:
-        """A record was answered, or skipped, and the answer is out."""
+        """Note that a record was skipped, or answered and the answer written; save if it is time to."""
         self._position, self._settled = position, self.session.tokens
-        # A new stream begins to count again.
-        if abs(self._settled - self._last) >= self.every or time.monotonic() - self._when >= SECONDS:
+        tokens, when = self._saved_at
+        # The count of tokens restarts with a new stream.
+        if abs(self._settled - tokens) >= self.every or time.monotonic() - when >= SAVE_SECONDS:
             self.save()
 
     def save(self) -> None:
-        """Write the session, unless it is written, or has gone on since the last answer that is out."""
+        """Write the session, unless it is already saved, or has taken tokens whose answers are not written yet."""
         now = self._position, self._settled
         if now == self._saved or not self.session.whole or self.session.tokens != self._settled:
             return
         saving.save(self.path, self.session, self._position)
-        self._saved = now
-        self._last, self._when = self._settled, time.monotonic()
+        self._saved, self._saved_at = now, (self._settled, time.monotonic())
 
 
-def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
-    """Answer one item; how many answers it brought."""
+def _take(session: Session, item: Item, name: str, printer: Printer, count: Count, reports: Reports) -> None:
+    """Answer one item."""
     if item.error is not None:
         raise item.error
     answers = session.take(item.record)
@@ -157,23 +152,7 @@ def _take(session: Session, item: Item, printer: Printer, count: Count) -> int:
     count.left += session.lost
     count.answers += len(answers)
     count.not_finite += sum(not answer.finite for answer in answers)
-    return len(answers)
-
-
-@contextmanager
-def _summed_up(count: Count, reports: Reports) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        count.reasons = reports.kinds("skipped") + reports.kinds("left out")
-
-
-@contextmanager
-def _kept(keeper: Keeper | None, interrupts: Interrupts) -> Iterator[None]:
-    """Whatever ends the run, what was answered is saved."""
-    try:
-        yield
-    finally:
-        if keeper is not None:
-            with interrupts.held():
-                keeper.save()
+    if session.note:
+        fate = DROPPED if session.lost and not answers else ""
+        message = f"{name} {fate}".rstrip() + f": {session.note}"
+        reports.tell(fate, message, session.reader.note_kind, f"{name}: {session.note}")

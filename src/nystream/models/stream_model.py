@@ -32,11 +32,6 @@ class StreamModel(
     `input_scaler` standardizes the inputs and `output_scaler` converts outputs back to the user's units; both are the
     identity until they are fitted. `info` has the names and units of inputs and outputs. All are saved with the model.
 
-    Args:
-        config: The architecture and its sizes.
-        info: Names and units of the inputs and outputs.
-        device, dtype: Of the parameters.
-
     Example:
         >>> import torch, nystream as ns
         >>> attention = ns.AttentionConfig(

@@ -1,4 +1,4 @@
-"""Training: data, tasks, the loop, many models at once, and the two phases that give fixed landmarks."""
+"""Training: data, tasks, the loop, many models at once, and the two phases of fixed landmarks."""
 
 from nystream.train.config import TrainConfig
 from nystream.train.data import StreamData, WindowData

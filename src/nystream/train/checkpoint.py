@@ -1,4 +1,4 @@
-"""A run on disk: one file that is replaced whole, so that a kill at any moment loses nothing but time."""
+"""Checkpoints of a run: one file, replaced atomically, so that a run can be killed at any time and resumed."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ OPTIMIZER = "optimizer."
 
 
 def save(folder: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Tensors, and what JSON can hold, in one safetensors file."""
+    """Write tensors, and a JSON value about them, to one safetensors file."""
     from safetensors.torch import save_file
 
-    held = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
+    on_cpu = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    files.replace(folder / FILE, lambda path: save_file(held, path, {"about": json.dumps(about)}))
+    files.replace(folder / FILE, lambda path: save_file(on_cpu, path, {"about": json.dumps(about)}))
 
 
 def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """What `save` wrote, or None where there is nothing yet."""
+    """Read what `save` wrote; None if there is no checkpoint."""
     from safetensors import SafetensorError, safe_open
 
     path = folder / FILE
@@ -39,11 +39,15 @@ def load(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 
 
 def damaged(folder: Path, why: object) -> ValueError:
+    """The error for a checkpoint that cannot be used."""
     return ValueError(f"{folder / FILE} is not a checkpoint of a training run, or is damaged: {why}")
 
 
 def check(tensors: dict[str, Tensor], like: dict[str, Tensor]) -> None:
-    """Refuse tensors that are not those of `like`, what an engine has before its first update; AdamW adds its own."""
+    """Raise unless the tensors have the names and shapes of `like`, those of an engine before its first update.
+
+    The optimizer's own tensors, which appear with the first update, are not checked here.
+    """
     ours = {name: list(x.shape) for name, x in like.items()}
     theirs = {name: list(x.shape) for name, x in tensors.items() if not name.startswith(OPTIMIZER)}
     for name in sorted({*ours, *theirs}):

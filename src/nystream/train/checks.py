@@ -1,4 +1,4 @@
-"""What can be refused before anything is trained, with what is needed instead."""
+"""Checks of arguments before anything is trained; errors say what is needed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nystream.train.tasks import Task
 
 
 def model(name: str, given: Any) -> None:
-    """A StreamModel that can be trained: its landmarks, where they are fixed, are known."""
+    """Check a model: a StreamModel with parameters to train, whose fixed landmarks have been fitted."""
     if not isinstance(given, StreamModel):
         raise TypeError(f"{name} is a {type(given).__name__}, but must be a StreamModel")
     for block in given.encoder.blocks:
         block.attention.require_landmarks()
     if not any(x.requires_grad for x in given.parameters()):
-        raise ValueError(f"{name} has no parameter that trains: all are frozen")
+        raise ValueError(f"{name} has no parameters to train: all are frozen")
 
 
 def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> None:
-    """Data that the model can read, with targets that the task can use; `skip` tokens of a stream are not scored."""
+    """Check that data fit the model and the task; the first `skip` tokens of a stream are not scored."""
     if not isinstance(given, WindowData | StreamData):
         raise TypeError(f"{name} is a {type(given).__name__}, but must be WindowData or StreamData")
     if isinstance(task, type) or not (hasattr(task, "loss") and hasattr(task, "scores")):
@@ -38,7 +38,7 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
     else:
         used = scored_tokens(given, r, skip)
         if not bool(used.any()):
-            raise ValueError(f"{name} has no stream longer than the {skip} tokens that fill a window; set short=")
+            raise ValueError(f"{name} has no stream longer than the {skip} tokens that fill the window; set short=")
         y = y[used.to(y.device)]
     if hasattr(task, "check"):
         try:
@@ -49,13 +49,13 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
 
 
 def scored_tokens(given: StreamData, r: int, skip: int) -> torch.Tensor:
-    """[tokens]: whether `predict` has an output for a token, r of which arrive together."""
+    """[tokens]: whether `predict` returns an output for a token; r tokens arrive together."""
     place = torch.arange(len(given.y)) - given.start.repeat_interleave(given.length)
     return (place >= skip) & (place < (given.length // r * r).repeat_interleave(given.length))
 
 
 def config(given: TrainConfig, valid: Any) -> None:
-    """What the config asks for can be had."""
+    """Check that the config can be followed with this validation data, or without any."""
     if not isinstance(given, TrainConfig):
         raise TypeError(f"config is a {type(given).__name__}, but must be a TrainConfig")
     if valid is None:
@@ -66,7 +66,7 @@ def config(given: TrainConfig, valid: Any) -> None:
 
 
 def describe(task: Task) -> str:
-    """A task in words that are the same in every process."""
+    """A description of a task that is the same in every process."""
     fields = getattr(task, "__dataclass_fields__", None) or vars(task)
     values = ", ".join(f"{name}={getattr(task, name)!r}" for name in fields)
     return f"{type(task).__qualname__}({values})"

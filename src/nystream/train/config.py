@@ -1,4 +1,4 @@
-"""How a model is trained."""
+"""The configuration of a training."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ Through = Literal["auto", "windows", "steps"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """The training of one model.
+    """How a model is trained.
 
     Args:
-        epochs: passes over the training data.
-        batch_size: windows, or pieces of streams, an update.
-        steps_per_epoch: updates an epoch, all of full batches; as many as the data give unless told.
-        lr: largest learning rate of AdamW.
-        weight_decay: of matrices; biases, norms, positions and landmarks have none.
-        schedule: "cosine" (down to `min_lr` at the end), "plateau" (times `plateau_factor` after `plateau_patience`
-            epochs without a better validation score) or "constant".
-        warmup: share of all updates in which the learning rate rises from 0.
-        min_lr: where "cosine" ends, as a share of `lr`.
-        landmark_lr: of landmarks that are learned, as a multiple of `lr`: they are of the size of queries and keys, so
-            that steps as small as those of weights would hardly move them.
-        clip: largest norm of the gradient; None for no limit.
-        patience: epochs without a better validation score after which training stops; None to go on to the end.
-        through: what per-token tasks are trained on: "windows" (the newest row of each), "steps" (pieces of streams, a
-            loss at every token) or "auto": steps where every block streams by itself, else windows.
-        piece: tokens of a piece of a stream; four windows unless told.
-        short: share of windows that are cut to a random shorter length in training, as at the start of a stream; for
-            pieces, any share above 0 counts the loss of their first n − 1 tokens too. Set it where a task scores the
-            start of a stream.
-        seed: of the order of the data, the offsets, the cuts and dropout.
-        bf16: autocast to bfloat16; on where there is a GPU unless told.
-        checkpoint_every: updates between two checkpoints; one at the end of every epoch unless told.
+        epochs: number of passes over the training data.
+        batch_size: number of windows, or pieces of streams, per update.
+        steps_per_epoch: number of updates per epoch, each with a full batch. By default, one pass over the data.
+        lr: the largest learning rate of AdamW.
+        weight_decay: weight decay of matrices; biases, norms, positions and landmarks have none.
+        schedule: "cosine" (decays to `min_lr`), "plateau" (multiplies the rate by `plateau_factor` after
+            `plateau_patience` epochs without a better validation score) or "constant".
+        warmup: fraction of all updates during which the learning rate rises from 0.
+        min_lr: the final learning rate of "cosine", as a fraction of `lr`.
+        landmark_lr: learning rate of learned landmarks, as a multiple of `lr`. Landmarks are as large as queries and
+            keys, so steps as small as those of weights would hardly move them.
+        clip: the largest norm of the gradient; None for no limit.
+        patience: number of epochs without a better validation score after which training stops; None for no early
+            stopping.
+        through: what per-token tasks are trained on: "windows" (the newest row of each), "steps" (pieces of streams,
+            with a loss at every token) or "auto" (steps if every block streams by itself, else windows).
+        piece: length of a piece of a stream, in tokens. By default, four windows.
+        short: fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
+            any value above 0 counts the loss of their first n − 1 tokens too. Set it if the task scores the start of
+            a stream.
+        seed: seed of the order of the data, the offsets, the cuts and dropout.
+        bf16: whether to autocast to bfloat16. By default, on a GPU only.
+        checkpoint_every: number of updates between checkpoints. By default, one checkpoint per epoch.
     """
 
     epochs: int = 30
@@ -70,7 +71,7 @@ class TrainConfig:
                 positive_int(name, getattr(self, name))
         one_of("schedule", self.schedule, ("cosine", "plateau", "constant"))
         one_of("through", self.through, ("auto", "windows", "steps"))
-        for name, least, most in (
+        for name, low, high in (
             ("lr", 0.0, float("inf")),
             ("weight_decay", 0.0, float("inf")),
             ("warmup", 0.0, 1.0),
@@ -81,8 +82,8 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             number(name, value)
-            if not least <= value <= most or math.isinf(value):
-                allowed = f"between {least:g} and {most:g}" if most < math.inf else f"finite and at least {least:g}"
+            if not low <= value <= high or math.isinf(value):
+                allowed = f"between {low:g} and {high:g}" if high < math.inf else f"finite and at least {low:g}"
                 raise ValueError(f"{name}={value!r} must be {allowed}")
         if self.clip is not None:
             number("clip", self.clip)

@@ -1,4 +1,4 @@
-"""Training data as tensors: windows with one target each, or streams with a target for every token."""
+"""Training data as tensors: windows with one target each, or streams with one target per token."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """What one update sees."""
+    """The input of one update."""
 
     x: Tensor  # [B, T, input_dim]
     y: Tensor  # [B, ...] for windows, [B, T, ...] for pieces of streams
-    offset: Tensor  # [B] position of the first place
-    lengths: Tensor  # [B] tokens that exist: the last ones of a window, the first ones of a piece
+    offset: Tensor  # [B] position of the first row
+    lengths: Tensor  # [B] number of tokens: the last ones of a window, the first ones of a piece
 
 
 class WindowData:
-    """Whole windows and one target for each: tracks and their genres.
+    """Whole windows with one target each, such as tracks and their genres.
 
     Args:
         x: [N, T, input_dim], oldest first, T at most the model's window (any T for deep stacks).
-        y: [N, ...]: classes, or numbers.
+        y: [N, ...] classes or numbers.
 
     Example:
         >>> import torch, nystream as ns
@@ -40,7 +40,7 @@ class WindowData:
         if self.x.dim() != 3 or not self.x.numel():
             raise ValueError(f"x is {list(self.x.shape)}, but must be [N, T, input_dim], with at least one window")
         if self.y.dim() == 0:
-            raise ValueError("y is a single number, but must be [N, ...], a target for every window")
+            raise ValueError("y is a single number, but must be [N, ...], one target per window")
         if len(self.x) != len(self.y):
             raise ValueError(f"x has {len(self.x)} windows, but y has {len(self.y)} targets")
 
@@ -57,21 +57,21 @@ class WindowData:
         return fingerprint(self.x, self.y)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
-        """The same data on another device, its tokens in another dtype."""
+        """The data on another device, with tokens in another dtype."""
         return type(self)(self.x.to(device, dtype), self.y.to(device))
 
     def subset(self, index: Any) -> Self:
-        """Some of the windows, by numbers or a mask."""
-        chosen = _numbers(index)
+        """Some of the windows, by index or mask."""
+        chosen = _index(index)
         return type(self)(self.x[chosen], self.y[chosen])
 
     def batches(self, batch_size: int = 32, update_size: int = 1) -> Iterator[Tensor]:
-        """x in order, for landmark fitting."""
+        """The inputs in order, for fitting landmarks."""
         return iter(self.x.split(batch_size))
 
 
 class StreamData:
-    """Streams of any length and a target for every token: videos and what happens in each frame, hours of demand.
+    """Streams of any length with one target per token, such as videos and the action in every frame.
 
     Args:
         x: the streams, each [T, input_dim].
@@ -126,7 +126,7 @@ class StreamData:
         return fingerprint(self.x, self.y, self.length)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Self:
-        """The same data on another device, its tokens in another dtype."""
+        """The data on another device, with tokens in another dtype."""
         new = object.__new__(type(self))
         new._set(self.x.to(device, dtype), self.y.to(device), self.length)
         return new
@@ -137,12 +137,12 @@ class StreamData:
         return self.x[at : at + length], self.y[at : at + length]
 
     def subset(self, index: Any) -> Self:
-        """Some of the streams, by numbers or a mask."""
-        chosen = [self.stream(i) for i in torch.arange(len(self))[_numbers(index)].tolist()]
+        """Some of the streams, by index or mask."""
+        chosen = [self.stream(i) for i in torch.arange(len(self))[_index(index)].tolist()]
         return type(self)([x for x, _ in chosen], [y for _, y in chosen])
 
     def batches(self, batch_size: int = 32, update_size: int = 1) -> Iterator[Tensor]:
-        """x in order, for landmark fitting: pieces of streams, in whole groups of `update_size` tokens."""
+        """The inputs in order, for fitting landmarks: pieces of streams, in whole groups of `update_size` tokens."""
         piece = max(PIECE // update_size, 1) * update_size
         for i in range(len(self)):
             x, _ = self.stream(i)
@@ -155,26 +155,26 @@ class StreamData:
 
 Data = WindowData | StreamData
 
-PIECE = 1024  # tokens of a stream that are taken at once
+PIECE = 1024  # tokens of a stream in a batch
 
 
 def seeded(*numbers: int) -> torch.Generator:
-    """A generator that these numbers determine, unlike that of any other numbers."""
+    """A random generator that is determined by these numbers, and different for different ones."""
     state = np.random.SeedSequence(numbers).generate_state(2, np.uint32)
     return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
 
 
 def fingerprint(*tensors: Tensor) -> str:
-    """A hash of dtypes, shapes and numbers."""
-    found = hashlib.sha256()
+    """A hash of dtypes, shapes and values."""
+    digest = hashlib.sha256()
     for x in tensors:
-        found.update(f"{x.dtype}{list(x.shape)}".encode())
-        found.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+        digest.update(f"{x.dtype}{list(x.shape)}".encode())
+        digest.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
-def _numbers(index: Any) -> Tensor:
-    """Numbers or a mask, as an index."""
+def _index(index: Any) -> Tensor:
+    """Integers or a mask, as a tensor to index with."""
     chosen = torch.as_tensor(index)
     return chosen if chosen.dtype == torch.bool else chosen.long()
 

@@ -1,6 +1,6 @@
-"""Learning from a teacher: a low-rank model from a full one, at the budget that it would have had alone.
+"""Distillation: a low-rank model also learns from the outputs of a full one, at the same cost per update.
 
-The teacher streams over the training data once. What it said becomes part of the targets, so no update pays for it.
+The teacher streams over the training data once, and its outputs are stored with the targets.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ D = TypeVar("D", bound=WindowData | StreamData)
 
 
 def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0) -> D:
-    """The same data, whose targets [N, 2, C] hold the data's own and, beside them, the teacher's streaming outputs.
+    """The data with targets [N, 2, C]: their own targets, and the streaming outputs of the teacher.
 
-    Own classes [N] become zeros and ones, NaN where they are not known; floats [N, C] stay. The teacher has nothing to
-    say, NaN, on the first `skip` tokens of a stream (`FitResult.skip` of a teacher that was not trained for its start),
-    and on the last ones that do not fill a group of its `update_size`. Numbers are in the user's units, as targets are.
+    Classes [N] become zeros and ones, NaN if unknown; floats [N, C] stay as they are. The teacher's outputs are NaN for
+    the first `skip` tokens of a stream (use the `FitResult.skip` of its training if it was not trained on the start of
+    streams), and for the last tokens if they do not fill a group of its `update_size`. Numbers are in the units of the
+    targets.
 
     Example:
         >>> import torch, nystream as ns
@@ -35,7 +36,7 @@ def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0
         >>> config = ns.ModelConfig(input_dim=3, output_dim=4, attention=attention)
         >>> teacher = ns.StreamModel(config)
         >>> data = ns.train.WindowData(torch.randn(10, 6, 3), torch.randint(4, (10,)))
-        >>> ns.train.distilled(data, teacher).y.shape  # own classes, and what the teacher says
+        >>> ns.train.distilled(data, teacher).y.shape  # own classes, teacher's outputs
         torch.Size([10, 2, 4])
     """
     if not isinstance(data, WindowData | StreamData):
@@ -55,29 +56,30 @@ def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0
     own = _own(data.y, width)
     output, _ = predict(teacher, data, batch_size, skip)
     if not bool(output.isfinite().all()):
-        raise ValueError("teacher has outputs that are not finite, so there is nothing to learn from it")
-    # Own numbers keep their dtype, so that they teach as they would have taught alone.
+        raise ValueError("teacher has outputs that are not finite, so nothing can be learned from it")
+    # The data's own numbers keep their dtype, so that their loss is the same as without a teacher.
     own = own if data.y.is_floating_point() else own.to(accumulator(output.dtype))
-    said = torch.full_like(own, torch.nan)
+    outputs = torch.full_like(own, torch.nan)
     if isinstance(data, StreamData):
-        said[checks.scored_tokens(data, r, skip).to(said.device)] = output.to(said)
+        outputs[checks.scored_tokens(data, r, skip).to(outputs.device)] = output.to(outputs)
     else:
-        said[:] = output.to(said)
+        outputs[:] = output.to(outputs)
     new = data.to(data.x.device)
-    new.y = torch.stack([own, said], 1).to(data.y.device)
+    new.y = torch.stack([own, outputs], 1).to(data.y.device)
     return cast(D, new)
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """A task whose models learn from a teacher too: (1 − share) · the task's loss + share · distance to the teacher.
+    """A task with a teacher: the loss is (1 − share) · the task's loss + share · the distance to the teacher.
 
-    It trains on `distilled` data. The distance is KL(teacher ‖ student) of the softmaxes at the temperature, times its
-    square, for Classification and Detection; the binary cross-entropy to the teacher's probabilities, whatever the
-    temperature, for Detection(kind="sigmoid"); the Huber loss of Forecasting, in the model's units. A token that has
-    only one of the two targets learns from that one, at its share; some tokens must have one of their own.
+    It trains on `distilled` data. For Classification and Detection, the distance is KL(teacher ‖ student) of the
+    softmaxes at the temperature, times the temperature squared; for Detection(kind="sigmoid"), the binary cross-entropy
+    to the teacher's probabilities, without a temperature; for Forecasting, its Huber loss, in the model's units. A
+    token with only one of the two targets learns from that one, with its share; some tokens must have a target of their
+    own.
 
-    Scores are those of the task inside, by the data's own targets: validation data may be plain or distilled.
+    Scores are those of the inner task on the data's own targets; validation data may be plain or distilled.
 
     Example:
         >>> import torch, nystream as ns
@@ -89,7 +91,7 @@ class Distillation:
         >>> teacher, student = model("co-full-single"), model("co-cont-single")
         >>> task, config = Distillation(Classification(), share=0.5), TrainConfig(epochs=1)
         >>> result = fit(student, distilled(data, teacher), config=config, task=task)
-        >>> list(ns.train.evaluate(student, data, task))  # by the data's own classes
+        >>> list(ns.train.evaluate(student, data, task))  # on the data's own classes
         ['accuracy', 'loss']
     """
 
@@ -125,14 +127,14 @@ class Distillation:
             raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be as distilled() makes it: [N, 2, {width}]")
         if y.shape[2] != width:
             raise ValueError(f"y holds the {y.shape[2]} outputs of a teacher, but the model's output_dim is {width}")
-        own, said = y.unbind(1)
+        own, taught = y.unbind(1)
         plain = self._plain(y)
         if isinstance(self.task, Classification) and not torch.equal(
             metrics.one_hot(plain, width), own.nan_to_num().float()
         ):
             raise ValueError("y has windows of several classes at once, but Classification needs one: classes [N]")
         self.task.check(plain, width)
-        if self.share > 0 and not bool(metrics.known(said).any()):
+        if self.share > 0 and not bool(metrics.known(taught).any()):
             raise ValueError("y has no output of the teacher; give distilled() a smaller skip=")
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,10 +143,10 @@ class Distillation:
         each, known = self.task.loss(output, self._plain(y))
         if self.share == 0:
             return each, known
-        said = y[..., 1, :].to(output.dtype)
-        taught = metrics.known(said)
-        # A NaN would reach the gradient even from where it does not count.
-        distance = self._distance(output, torch.where(taught.unsqueeze(-1), said, output.detach()))
+        teacher = y[..., 1, :].to(output.dtype)
+        taught = metrics.known(teacher)
+        # Without NaN, which would reach the gradient even where the distance does not count.
+        distance = self._distance(output, torch.where(taught.unsqueeze(-1), teacher, output.detach()))
         if self.share == 1:
             return distance, taught
         both = (1 - self.share) * torch.where(known, each, 0.0) + self.share * torch.where(taught, distance, 0.0)
@@ -154,25 +156,25 @@ class Distillation:
         return self.task.scores(output, self._plain(y) if y.dim() == 3 else y)
 
     def _plain(self, y: Tensor) -> Tensor:
-        """The data's own targets, as the task inside knows them: of [..., 2, C]."""
+        """The data's own targets of [..., 2, C], as the inner task takes them."""
         own = y[..., 0, :]
         return torch.where(metrics.known(own), own.argmax(-1), -1) if isinstance(self.task, Classification) else own
 
-    def _distance(self, output: Tensor, said: Tensor) -> Tensor:
-        """[...] of outputs [..., C] to the teacher's."""
+    def _distance(self, output: Tensor, teacher: Tensor) -> Tensor:
+        """Distances [...] of outputs [..., C] to those of the teacher."""
         if isinstance(self.task, Forecasting):
-            return self.task.loss(output, said)[0]
+            return self.task.loss(output, teacher)[0]
         if isinstance(self.task, Detection) and self.task.kind == "sigmoid":
-            return self.task.loss(output, said.sigmoid())[0]
-        theirs, ours = (said / self.temperature).log_softmax(-1), (output / self.temperature).log_softmax(-1)
+            return self.task.loss(output, teacher.sigmoid())[0]
+        theirs, ours = (teacher / self.temperature).log_softmax(-1), (output / self.temperature).log_softmax(-1)
         return self.temperature**2 * (theirs.exp() * (theirs - ours)).sum(-1)
 
 
 def _own(y: Tensor, width: int) -> Tensor:
-    """[N, C] of a task's own targets."""
+    """The targets of a task as [N, C]."""
     if y.dim() == 3:
         raise ValueError(
-            f"data has targets {list(y.shape)}: it holds a teacher's outputs already; distil the plain data"
+            f"data has targets {list(y.shape)}: they already have a teacher's outputs; distil the plain data"
         )
     if y.is_floating_point():
         if y.dim() != 2 or y.shape[1] != width:

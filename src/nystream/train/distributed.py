@@ -1,4 +1,4 @@
-"""Several processes, started by torchrun: each takes its share of every batch."""
+"""Several processes, started by torchrun: each takes a share of every batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nystream import files
 
 
 class World(NamedTuple):
-    """This process among the others."""
+    """The rank of this process and the number of processes."""
 
     rank: int = 0
     size: int = 1
@@ -29,7 +29,7 @@ class World(NamedTuple):
         return x
 
     def gather(self, x: Tensor, device: torch.device) -> Tensor:
-        """The rows [., ...] of all processes, one process after another, on the CPU."""
+        """The rows [., ...] of all processes, in order of rank, on the CPU."""
         counts = torch.zeros(self.size, dtype=torch.long, device=device)
         counts[self.rank] = len(x)
         counts = self.total(counts)
@@ -45,22 +45,22 @@ class World(NamedTuple):
 
 
 def rank() -> int:
-    """The number of this process among those that torchrun has started."""
+    """The rank of this process; 0 without torchrun."""
     return int(os.environ.get("RANK", "0"))
 
 
 def started() -> int:
-    """How many processes torchrun has started; 1 without it."""
+    """The number of processes; 1 without torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1")) if dist.is_available() else 1
 
 
 def alone_in(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:
-    """Keep other runs out of a folder. Of the processes that torchrun has started, the first locks it for all."""
+    """Lock a folder against other runs. With torchrun, the process of rank 0 locks it for all."""
     return nullcontext() if folder is None or rank() else files.alone_in(Path(folder))
 
 
 def world(model: nn.Module) -> World:
-    """Join the processes that torchrun started, if it did; a model on a GPU moves to this process's own."""
+    """Join the processes that torchrun started, if any; a model on a GPU moves to this process's GPU."""
     if started() == 1:
         return World()
     on_gpu = next(model.parameters()).device.type == "cuda"
@@ -69,6 +69,6 @@ def world(model: nn.Module) -> World:
         model.to(torch.device("cuda", torch.cuda.current_device()))
     if not dist.is_initialized():
         dist.init_process_group("nccl" if on_gpu else "gloo")
-        if on_gpu:  # NCCL asks for it; not after every run, because a group cannot be joined twice
+        if on_gpu:  # NCCL requires it; not after every run, because a group cannot be joined twice
             atexit.register(dist.destroy_process_group)
     return World(dist.get_rank(), dist.get_world_size())

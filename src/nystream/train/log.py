@@ -1,4 +1,4 @@
-"""What a run says about itself: a line of JSON an epoch, and TensorBoard's scalars."""
+"""Metrics of a run: one line of JSON per epoch, and scalars for TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ METRICS = "metrics.jsonl"
 
 
 class Log:
-    """Writes into the folder of a run; nowhere if there is none."""
+    """Writes metrics to the folder of a run, if it has one."""
 
     def __init__(self, folder: Path | None, tensorboard: bool, history: list[dict[str, Any]], step: int) -> None:
         self.folder, self.writer = folder, None
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
-        # A run that goes on from a checkpoint forgets what it had written after it.
+        # Lines that were written after the checkpoint a run resumes from are dropped.
         files.write_text(folder / METRICS, "".join(_json(line) for line in history))
         if tensorboard:
             self.writer = _writer(folder / "tensorboard", step)
@@ -44,17 +44,17 @@ class Log:
             self.writer.close()
 
 
+def plain_numbers(value: Any) -> Any:
+    """The value with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: plain_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain_numbers(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _json(line: dict[str, Any]) -> str:
-    """A line of JSON, which knows no NaN."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return json.dumps(plain(line), allow_nan=False) + "\n"
+    return json.dumps(plain_numbers(line), allow_nan=False) + "\n"
 
 
 def _writer(folder: Path, step: int) -> Any:
@@ -62,8 +62,8 @@ def _writer(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ModuleNotFoundError(
-            "scalars for TensorBoard need it: pip install 'nystream[train]', or pass tensorboard=False",
+            "tensorboard=True needs TensorBoard: pip install 'nystream[train]', or pass tensorboard=False",
             name="tensorboard",
         ) from error
-    # What was written up to the checkpoint stays; the step itself would be purged too.
+    # Keep the scalars up to the checkpoint; purge_step itself would be purged too.
     return SummaryWriter(str(folder), purge_step=step + 1 if step else None)

@@ -1,7 +1,7 @@
 """The training loop, for one model or for many at once.
 
-Every update is a function of the seed and its number, so a run that was killed goes on from its last checkpoint to the
-very weights that it would have had.
+Every update is a function of the seed and its number, so a run that was killed resumes from its last checkpoint and
+ends with exactly the same weights.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from nystream.train.config import TrainConfig
 from nystream.train.data import Data, fingerprint
 from nystream.train.distributed import World, alone_in, world
 from nystream.train.log import Log
+from nystream.train.optimizer import lr_factor
 from nystream.train.sampler import warm_up
-from nystream.train.schedule import share
 from nystream.train.single import Single
 from nystream.train.tasks import Task
 
 Line = dict[str, Any]
 
-CHECKED = 100  # updates after which the loss is looked at, at the latest
+CHECK_LOSS_EVERY = 100  # updates: looking at the loss makes a GPU wait
 
 
 class Engine(Protocol):
-    """What is trained: `members` models in step."""
+    """What the loop trains: `members` models at once, with `updates` updates per epoch."""
 
     members: int
     updates: int
@@ -58,13 +58,13 @@ class Engine(Protocol):
 
 @dataclass
 class FitResult:
-    """What came of a training run.
+    """The result of a training run.
 
     Attributes:
         best: the best validation scores.
         best_epoch: their epoch, from 1.
-        history: a line for every epoch.
-        skip: tokens at the start of every stream that were not scored.
+        history: one entry per epoch.
+        skip: number of tokens at the start of every stream that were not scored.
     """
 
     best: dict[str, float]
@@ -75,16 +75,16 @@ class FitResult:
 
 @dataclass
 class Progress:
-    """Where a run stands, in what JSON can hold."""
+    """How far a run is; JSON values only."""
 
     epoch: int = 0
     index: int = 0
-    losses: list[float] = field(default_factory=list)  # sums over the updates of this epoch
+    losses: list[float] = field(default_factory=list)  # sums over the updates of the current epoch
     best: list[dict[str, float]] = field(default_factory=list)
     best_epoch: list[int] = field(default_factory=list)
     stopped: list[bool] = field(default_factory=list)
-    factor: float = 1.0  # of the learning rate, by "plateau"
-    waited: int = 0  # epochs since the factor fell or the score rose
+    factor: float = 1.0  # of the learning rate, set by "plateau"
+    waited: int = 0  # epochs since the factor fell or the score improved
     history: list[Line] = field(default_factory=list)
     done: bool = False
 
@@ -101,21 +101,21 @@ def fit(
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> FitResult:
-    """Train a model in place, on the device that it is on, and leave it with its best weights, in eval mode.
+    """Train a model in place, on its device, and leave it with its best weights, in eval mode.
 
     Args:
         model: the model.
         train: `WindowData` or `StreamData`.
-        valid: data by which the best weights are selected; the last ones are kept where there are none.
+        valid: data on which the best weights are selected. Without it, the last weights are kept.
         config: how to train.
         task: `Classification`, `Detection` or `Forecasting`.
-        folder: where checkpoints, metrics and the model go. A run that is there already is resumed. One process at a
-            time may train in a folder; a second one gets a BlockingIOError.
-        about: what else must be the same for a run in the folder to go on, in what JSON can hold.
-        tensorboard: whether scalars for TensorBoard are written into the folder too.
-        progress: whether a bar is shown; where standard error is a terminal unless told.
+        folder: where checkpoints, metrics and the model are written. A run in it is resumed. One process at a time can
+            train in a folder; a second one gets a BlockingIOError.
+        about: what else must be the same for a run in the folder to be resumed; JSON values.
+        tensorboard: whether to write scalars for TensorBoard to the folder, too.
+        progress: whether to show a progress bar. By default, if standard error is a terminal.
 
-    Under torchrun every process takes its share of each batch.
+    With torchrun, every process takes a share of each batch.
 
     Example:
         >>> import torch, nystream as ns
@@ -138,8 +138,9 @@ def fit(
     here = world(model)
     with alone_in(folder):
         engine = Single(model, train, valid, task, config, here)
-        said = described([model], config, task, [train, *([valid] if valid else [])], folder) | {"about": about}
-        done = run(engine, config, task, said, folder, tensorboard, progress, here)
+        parts = [train] if valid is None else [train, valid]
+        identity = described([model], config, task, parts, folder) | {"about": about}
+        done = run(engine, config, task, identity, folder, tensorboard, progress, here)
         if folder is not None and here.rank == 0:
             model.save_pretrained(Path(folder) / "model")
         here.wait()
@@ -149,7 +150,7 @@ def fit(
 def described(
     models: list[StreamModel], config: TrainConfig, task: Task, data: list[Data], folder: str | os.PathLike[str] | None
 ) -> Line:
-    """What a run is: one that goes on from a folder must be the same."""
+    """What identifies a run: a checkpoint is resumed only by the same run."""
     first = models[0]
     return {
         "model": first.config.to_dict(),
@@ -171,12 +172,12 @@ def run(
     progress: bool | None,
     here: World,
 ) -> Progress:
-    """Train until the end, early or not; from the checkpoint in `folder` if there is one."""
+    """Train to the end, or until all members stop early; resume from the checkpoint in `folder` if there is one."""
     path = None if folder is None else Path(folder)
     try:
         json.dumps(about)
     except TypeError as error:
-        raise TypeError(f"about must be what JSON can hold: {error}") from error
+        raise TypeError(f"about must be JSON values: {error}") from error
     now = _resume(engine, path, about) or Progress()
     if now.done:
         engine.finish()
@@ -190,15 +191,15 @@ def run(
         advance(first)
         while True:
             began, lr = time.monotonic(), 0.0
-            losses: Tensor | float = 0.0  # stays where the model is: to look at it would make a GPU wait
+            losses: Tensor | float = 0.0
             for index in range(now.index, engine.updates):
                 number = now.epoch * engine.updates + index + 1
-                lr = config.lr * now.factor * share(number - 1, total, config)
+                lr = config.lr * now.factor * lr_factor(number - 1, total, config)
                 losses = losses + engine.step(now.epoch, index, lr).double()
                 advance(1)
                 last = index + 1 == engine.updates
                 due = config.checkpoint_every is not None and number % config.checkpoint_every == 0
-                if last or due or number % CHECKED == 0:
+                if last or due or number % CHECK_LOSS_EVERY == 0:
                     now.index, now.losses = index + 1, _summed(now.losses, losses, now.epoch, index)
                     losses = 0.0
                 if due and not last:
@@ -219,12 +220,12 @@ def _hint(folder: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         if folder is not None:
-            stop.add_note(f"The same call goes on from {folder}.")
+            stop.add_note(f"Make the same call to resume from {folder}.")
         raise
 
 
 def results(now: Progress, skip: int) -> list[FitResult]:
-    """One for each member."""
+    """The result of each member."""
     return [
         FitResult(best, epoch, [_of_member(line, member) for line in now.history], skip)
         for member, (best, epoch) in enumerate(zip(now.best, now.best_epoch, strict=True))
@@ -232,7 +233,7 @@ def results(now: Progress, skip: int) -> list[FitResult]:
 
 
 def _close_epoch(engine: Engine, config: TrainConfig, task: Task, now: Progress, lr: float, seconds: float) -> bool:
-    """Validate, select, and decide whether this was the last epoch."""
+    """Validate, select the best weights, and return whether this was the last epoch."""
     scores, losses = engine.evaluate(), [total / engine.updates for total in now.losses]
     now.epoch, now.index, now.losses = now.epoch + 1, 0, []
     improved = [_improves(now, member, scores, task) for member in range(engine.members)]
@@ -258,7 +259,7 @@ def _close_epoch(engine: Engine, config: TrainConfig, task: Task, now: Progress,
 
 
 def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None, task: Task) -> bool:
-    """Whether this epoch's weights are the best so far; without validation, the last ones are."""
+    """Whether the weights of this epoch are the best so far; always, if there is no validation data."""
     if scores is None or not now.best_epoch:
         return True
     if now.stopped[member]:
@@ -270,16 +271,15 @@ def _improves(now: Progress, member: int, scores: list[dict[str, float]] | None,
 
 
 def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None:
-    found = None if folder is None else checkpoint.load(folder)
-    if found is None:
+    saved = None if folder is None else checkpoint.load(folder)
+    if folder is None or saved is None:
         return None
-    assert folder is not None
-    tensors, written = found
+    tensors, written = saved
     if not isinstance(written, dict) or not all(isinstance(written.get(part), dict) for part in ("about", "progress")):
-        raise checkpoint.damaged(folder, "it does not say what run it is of, or how far that was")
-    if written["about"] != _plain(about):
-        different = _differences(written["about"], _plain(about))
-        raise ValueError(f"{folder} holds another run: {different}; use a new folder")
+        raise checkpoint.damaged(folder, "it has no description of its run, or of its progress")
+    different = _differences(written["about"], json.loads(json.dumps(about)))  # through JSON, tuples are lists
+    if different:
+        raise ValueError(f"{folder} contains a different run: {', '.join(different)}; use a new folder")
     try:
         checkpoint.check(tensors, engine.tensors())
         progress = _progress(written["progress"], engine)
@@ -290,10 +290,10 @@ def _resume(engine: Engine, folder: Path | None, about: Line) -> Progress | None
 
 
 def _progress(fields: Line, engine: Engine) -> Progress:
-    """How far a run was, as a checkpoint says it."""
-    progress, usual = Progress(**fields), dataclasses.asdict(Progress())
+    """The progress in a checkpoint, checked."""
+    progress, defaults = Progress(**fields), dataclasses.asdict(Progress())
     for name, value in vars(progress).items():
-        if type(value) is not type(usual[name]):
+        if type(value) is not type(defaults[name]):
             raise ValueError(f"{name} of its progress is {value!r:.40}")
     if not (progress.epoch >= 0 and 0 <= progress.index <= engine.updates):
         raise ValueError(f"its progress is epoch {progress.epoch}, update {progress.index}")
@@ -308,24 +308,24 @@ def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here:
         checkpoint.save(folder, engine.tensors(), {"about": about, "progress": dataclasses.asdict(now)})
 
 
-def _plain(about: Line) -> Any:
-    """As JSON gives it back: tuples are lists."""
-    return json.loads(json.dumps(about))
-
-
-def _differences(theirs: Line, ours: Line) -> str:
+def _differences(theirs: Line, ours: Line) -> list[str]:
+    """What differs between two descriptions of a run; numbers may differ by rounding."""
     parts = []
     for group in sorted({*theirs, *ours}):
         a, b = theirs.get(group), ours.get(group)
         if isinstance(a, dict) and isinstance(b, dict):
-            parts += [f"{k} is {a.get(k)!r} there and {b[k]!r} here" for k in b if a.get(k) != b[k]]
-        elif a != b:
-            parts.append(f"{group} is {a!r} there and {b!r} here")
-    return ", ".join(parts) or "other fields"
+            parts += [(name, a.get(name), b.get(name)) for name in {**a, **b}]
+        else:
+            parts.append((group, a, b))
+    return [f"{name} is {a!r} there and {b!r} here" for name, a, b in parts if not _same(a, b)]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return math.isclose(a, b, rel_tol=1e-15) if isinstance(a, float) and isinstance(b, float) else a == b
 
 
 def _summed(before: list[float], losses: Tensor, epoch: int, index: int) -> list[float]:
-    """The losses of the epoch so far, which must be finite."""
+    """The losses of the epoch so far; raise if they are not finite."""
     if not bool(losses.isfinite().all()):
         raise FloatingPointError(
             f"the loss is not finite in epoch {epoch + 1}, up to update {index + 1}: "
@@ -347,6 +347,6 @@ def _note(now: Progress) -> str:
 
 
 def _of_member(line: Line, member: int) -> Line:
-    """A line of the history as one member alone would have written it."""
+    """An entry of the history for one member."""
     valid = line["valid"][member] if line["valid"] else None
     return line | {"train_loss": line["train_loss"][member], "valid": valid}

@@ -1,8 +1,7 @@
-"""Many models of one config at once: their weights stacked, one call for all of them.
+"""Many models of one config at once: their weights are stacked, and one call trains all of them.
 
-The models differ in their seeds, their data and their weights; what they compute is the same, so `torch.func` runs it
-with one more dimension in front. On a GPU, where small models leave most of the machine idle, E of them cost little
-more than one.
+The models differ in weights, seeds and data, but compute the same, so `torch.func` runs them with one more dimension in
+front. On a GPU, which small models leave mostly idle, E models cost little more than one.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from nystream.train.sampler import Sampler, order, sampler, updates, warm_up
 from nystream.train.single import autocast, part_of
 from nystream.train.tasks import Task
 
-WINDOWS = 256  # that are validated at once, at least: they need no gradients
+MIN_VALIDATION_BATCH = 256  # windows; validation needs no gradients, so it can take more than training
 
 
 class Many:
-    """The engine that trains E models in step."""
+    """The engine that trains E models at once."""
 
     def __init__(
         self,
@@ -49,47 +48,48 @@ class Many:
         self.members = len(models)
         self.device = models[0].head.weight.device
         self.samplers: list[Sampler] = []
-        moved: dict[int, Data] = {}  # data that several models share are moved once
+        moved: dict[int, Data] = {}  # data that models share are moved once
         for data in trains:
             moved.setdefault(id(data), data.to(self.device, models[0].head.weight.dtype))
             self.samplers.append(sampler(moved[id(data)], models[0].config, config))
         self.valids = valids
-        counts = sorted({updates(one, config) for one in self.samplers})
-        if len(counts) > 1 or (config.steps_per_epoch is None and len({len(one) for one in self.samplers}) > 1):
-            sizes = ", ".join(str(len(one)) for one in self.samplers)
+        counts = sorted({updates(sampler, config) for sampler in self.samplers})
+        examples = [len(sampler) for sampler in self.samplers]
+        if len(counts) > 1 or (config.steps_per_epoch is None and len(set(examples)) > 1):
             raise ValueError(
-                f"the models have {sizes} examples an epoch, but those that are trained at once need batches of one "
-                f"size: set steps_per_epoch={counts[0]}"
+                f"the models have {', '.join(map(str, examples))} examples per epoch, but models trained at once need "
+                f"batches of one size: set steps_per_epoch={counts[0]}"
             )
         self.updates = counts[0]
-        # One skeleton that the stacked weights are lent to.
+        # One module that is called with the stacked weights.
         self.objective = Objective(copy.deepcopy(models[0]).train(), task, self.samplers[0])
         parameters, buffers = stack_module_state([Objective(model, task, self.samplers[0]) for model in models])
         trained = {f"model.{name}" for name, x in models[0].named_parameters() if x.requires_grad}
         self.parameters = {name: x.detach().clone().requires_grad_() for name, x in parameters.items()}
         frozen = {name: self.parameters.pop(name).detach() for name in parameters if name not in trained}
-        self.buffers = {**frozen, **buffers}  # all that stays as it is
+        self.buffers = {**frozen, **buffers}  # everything that is not trained
         self.names: dict[Tensor, str] = {x: name for name, x in self.parameters.items()}
         self.optimizer = adamw(self.parameters.items(), config, stacked=True)
         self.best = {name: x.detach().clone() for name, x in self.parameters.items()}
         self._epoch, self._orders = -1, list[list[Tensor]]()
 
     def step(self, epoch: int, index: int, lr: float) -> Tensor:
-        """One update of every model; the mean losses of their batches [E]."""
+        """One update of every model; return the mean losses of their batches [E]."""
         if self._epoch != epoch:
-            both = zip(self.samplers, self.seeds, strict=True)
-            self._epoch, self._orders = epoch, [order(one, self.config, seed, epoch) for one, seed in both]
+            pairs = zip(self.samplers, self.seeds, strict=True)
+            self._epoch, self._orders = epoch, [order(sampler, self.config, seed, epoch) for sampler, seed in pairs]
         drawn = seeded(self.seeds[0], 2, epoch, index)
         torch.manual_seed(int(torch.randint(2**62, (1,), generator=drawn)))
         batches = [
-            one.take(chosen[index], seeded(seed, 1, epoch, index))
-            for one, seed, chosen in zip(self.samplers, self.seeds, self._orders, strict=True)
+            sampler.take(chosen[index], seeded(seed, 1, epoch, index))
+            for sampler, seed, chosen in zip(self.samplers, self.seeds, self._orders, strict=True)
         ]
         stacked = [torch.stack(parts) for parts in zip(*batches, strict=True)]
-        # The fused kernels of attention have no rule for one more dimension.
+        # The fused attention kernels have no batching rule for vmap.
         with autocast(self.device, self.config), sdpa_kernel(SDPBackend.MATH):
-            lent = {name: x.detach() for name, x in self.parameters.items()}
-            gradient, loss = vmap(grad_and_value(self._loss), randomness="different")(lent, self.buffers, *stacked)
+            parameters = {name: x.detach() for name, x in self.parameters.items()}
+            differentiated = vmap(grad_and_value(self._loss), randomness="different")
+            gradient, loss = differentiated(parameters, self.buffers, *stacked)
         self._clip(gradient)
         for name, x in self.parameters.items():
             x.grad = gradient[name]
@@ -98,31 +98,31 @@ class Many:
         return loss.detach()
 
     def evaluate(self) -> list[dict[str, float]] | None:
-        """Scores of every model on its validation data, streaming."""
+        """Streaming scores of every model on its validation data."""
         if self.valids is None:
             return None
         skip, size = warm_up(self.models[0].config, self.config), 2 * self.config.batch_size
         if isinstance(self.valids[0], WindowData):
-            size = max(size, WINDOWS)
+            size = max(size, MIN_VALIDATION_BATCH)
         scores = []
         for member, (model, valid) in enumerate(zip(self.models, self.valids, strict=True)):
-            self._lend(model, self.parameters, member)
+            self._copy(model, self.parameters, member)
             scores.append(evaluate(model, valid, self.task, size, skip))
         return scores
 
     def keep(self, member: int) -> None:
-        """The weights of one model as they are now are its best."""
+        """Keep the current weights of one model as its best."""
         for name, x in self.parameters.items():
             self.best[name][member] = x.detach()[member]
 
     def finish(self) -> None:
         """Give every model its best weights."""
         for member, model in enumerate(self.models):
-            self._lend(model, self.best, member)
+            self._copy(model, self.best, member)
             model.eval()
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold."""
+        """The tensors of a checkpoint."""
         return {
             **{f"model.{name}": x.detach() for name, x in (*self.parameters.items(), *self.buffers.items())},
             **{f"best.{name}": x for name, x in self.best.items()},
@@ -130,12 +130,12 @@ class Many:
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        held = part_of(tensors, "model.")
+        weights = part_of(tensors, "model.")
         with torch.no_grad():
             for name, x in (*self.parameters.items(), *self.buffers.items()):
-                x.copy_(held[name])
+                x.copy_(weights[name])
         for member, model in enumerate(self.models):
-            self._lend(model, self.buffers, member)
+            self._copy(model, self.buffers, member)
         self.best = {name: x.to(self.device) for name, x in part_of(tensors, "best.").items()}
         load_optimizer(self.optimizer, self.names, tensors)
 
@@ -144,16 +144,17 @@ class Many:
         return total / count.clamp(min=1)
 
     def _clip(self, gradient: dict[str, Tensor]) -> None:
-        """As `clip_grad_norm_`, of each model by itself."""
+        """Clip the gradient of each model, as `clip_grad_norm_` does."""
         if self.config.clip is None:
             return
         norms = torch.stack([x.flatten(1).norm(dim=1) for x in gradient.values()]).norm(dim=0)  # [E]
-        share = (self.config.clip / (norms + 1e-6)).clamp(max=1.0)
+        scale = (self.config.clip / (norms + 1e-6)).clamp(max=1.0)
         for x in gradient.values():
-            x.mul_(share.reshape(-1, *[1] * (x.dim() - 1)))
+            x.mul_(scale.reshape(-1, *[1] * (x.dim() - 1)))
 
     @torch.no_grad()
-    def _lend(self, model: StreamModel, stacked: dict[str, Tensor], member: int) -> None:
+    def _copy(self, model: StreamModel, stacked: dict[str, Tensor], member: int) -> None:
+        """Copy the weights of one member to its model."""
         for name, x in (*model.named_parameters(), *model.named_buffers()):
             if f"model.{name}" in stacked:
                 x.copy_(stacked[f"model.{name}"][member])
@@ -172,16 +173,17 @@ def fit_many(
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> list[FitResult]:
-    """Train E models of one config together, in place; each ends up as `fit` alone would have left it.
+    """Train E models of one config together, in place, each with the result of `fit` up to rounding and dropout.
 
     Args:
-        models: the models, on one device, each with the weights that its seed gave it.
-        train: data for all of them, or one for each.
+        models: the models, on one device, with different initial weights.
+        train: data for all models, or a list with one for each.
         valid: likewise.
-        config: how to train, for all of them.
+        config: how to train all of them.
         task: `Classification`, `Detection` or `Forecasting`.
-        seeds: of the order of the data and the offsets, one a model; `config.seed` and those after it unless told.
-        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) go; as in `fit`.
+        seeds: seeds of the order of the data and the offsets, one per model. By default, `config.seed` and the numbers
+            after it.
+        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) are written, as in `fit`.
         about, tensorboard, progress: as in `fit`.
 
     Example:
@@ -200,8 +202,8 @@ def fit_many(
     models = _models(models, config)
     count = len(models)
     seeds = member_seeds(config, count, seeds)
-    trains = _each("train", train, count)
-    valids = None if valid is None else _each("valid", valid, count)
+    trains = each_model("train", train, count)
+    valids = None if valid is None else each_model("valid", valid, count)
     checks.config(config, valids[0] if valids else None)
     skip = warm_up(models[0].config, config)
     for name, sets in (("train", trains), ("valid", valids or [])):
@@ -209,8 +211,9 @@ def fit_many(
             checks.data(name, data, task, models[0].config, skip)
     with alone_in(folder):
         engine = Many(models, trains, valids, task, config, seeds)
-        said = described(models, config, task, [*trains, *(valids or [])], folder) | {"seeds": seeds, "about": about}
-        done = run(engine, config, task, said, folder, tensorboard, progress, World())
+        identity = described(models, config, task, [*trains, *(valids or [])], folder)
+        identity |= {"seeds": seeds, "about": about}
+        done = run(engine, config, task, identity, folder, tensorboard, progress, World())
         if folder is not None:
             for member, model in enumerate(models):
                 model.save_pretrained(Path(folder) / f"model-{member}")
@@ -218,19 +221,19 @@ def fit_many(
 
 
 def member_seeds(config: TrainConfig, count: int, seeds: Sequence[int] | None) -> list[int]:
-    """One seed a model."""
+    """One seed per model."""
     if seeds is None:
         return list(range(config.seed, config.seed + count))
     if len(seeds) != count:
         raise ValueError(f"seeds has {len(seeds)} numbers for {count} models; give one for each")
     for seed in seeds:
         if not hasattr(seed, "__index__") or isinstance(seed, bool) or seed < 0:
-            raise ValueError(f"seeds has {seed!r}, but every one must be an integer of at least 0")
+            raise ValueError(f"seeds has {seed!r}, but every seed must be an integer of at least 0")
     return [int(seed) for seed in seeds]
 
 
 def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamModel]:
-    """The models, which must be alike, and the machine fit for them."""
+    """The models as a list; raise if they cannot be trained together."""
     if isinstance(models, StreamModel):
         raise TypeError("models is one StreamModel, but must be a list of them; fit() trains one")
     models = list(models)
@@ -240,12 +243,12 @@ def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamMo
     for i, model in enumerate(models):
         checks.model(f"models[{i}]", model)
         if model.config != models[0].config:
-            raise ValueError(f"models[{i}] has another config than models[0]; those trained at once must be alike")
+            raise ValueError(f"models[{i}] has another config than models[0]; models trained at once share one")
         if trained[i] != trained[0]:
             different = sorted(trained[i] ^ trained[0])
             raise ValueError(f"models[{i}] trains other parameters than models[0]: {', '.join(different)}")
     if len({id(model) for model in models}) < len(models):
-        raise ValueError("models holds one model twice; each needs weights of its own")
+        raise ValueError("models has one model twice; each needs its own weights")
     if config.schedule == "plateau":
         raise ValueError("schedule='plateau' decides for each model by itself; models trained at once need 'cosine'")
     if started() > 1:
@@ -253,7 +256,8 @@ def _models(models: Sequence[StreamModel], config: TrainConfig) -> list[StreamMo
     return models
 
 
-def _each(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:
+def each_model(name: str, data: Data | Sequence[Data], count: int) -> list[Data]:
+    """The data of each model."""
     if isinstance(data, Sequence):
         if len(data) != count:
             raise ValueError(f"{name} has {len(data)} data sets for {count} models; give one, or one for each")

@@ -1,4 +1,4 @@
-"""Scores."""
+"""Scores of outputs against targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def accuracy(output: Tensor, y: Tensor) -> float:
-    """Share of the known classes y [N] that have the largest of the outputs [N, C]; NaN where one is not finite.
+    """Fraction of the known classes y [N] that have the largest of the outputs [N, C]; NaN if an output is not finite.
 
     Example:
         >>> import torch
@@ -16,16 +16,16 @@ def accuracy(output: Tensor, y: Tensor) -> float:
         0.5
     """
     output, y = output[y >= 0], y[y >= 0]
-    # The largest of outputs that are NaN is a class all the same, and would count as right.
+    # argmax of NaN is a class too, and might count as correct.
     return float((output.argmax(-1) == y).double().mean()) if bool(output.isfinite().all()) else float("nan")
 
 
 def average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> Tensor:
-    """[C] of scores and zeros and ones [N, C]: for every class the mean, over its frames, of the precision at them.
+    """Average precision [C] of scores and zeros and ones [N, C]: for every class, the mean precision at its frames.
 
-    Precision is TP / (TP + FP) among the frames that score as high or higher; calibrated it is TP / (TP + FP / w), with
-    w the class's negatives for each positive, so that chance gives about a half however rare the class is. Frames of
-    equal score count together, in whatever order they come. NaN where a class does not occur or a score is NaN.
+    Precision is TP / (TP + FP) among the frames with the same score or a higher one. Calibrated precision is
+    TP / (TP + FP / w), where w is the number of negatives per positive of the class, so that chance gives about a half
+    however rare the class is. Frames of equal score count together. NaN if a class does not occur or a score is NaN.
 
     Example:
         >>> import torch
@@ -50,25 +50,25 @@ def average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> T
     ends = torch.ones_like(ranked, dtype=torch.bool)  # the last place of its score
     ends[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
     last = torch.where(ends, places, len(score)).flip(1).cummin(1).values.flip(1) - 1
-    found = (hit * precision.gather(1, last)).sum(1) / positives.squeeze(1)
-    return found.masked_fill(score.isnan().any(0), torch.nan)
+    average = (hit * precision.gather(1, last)).sum(1) / positives.squeeze(1)
+    return average.masked_fill(score.isnan().any(0), torch.nan)
 
 
 def mean_average_precision(score: Tensor, hot: Tensor, calibrated: bool = False) -> float:
-    """Mean over the classes that occur of their average precision: scores and zeros and ones [N, C]."""
-    there = hot.bool().any(0)
-    if not bool(there.any()):
+    """Mean average precision over the classes that occur, of scores and zeros and ones [N, C]."""
+    occurs = hot.bool().any(0)
+    if not bool(occurs.any()):
         raise ValueError("none of the classes occurs, so there is no average precision; check the targets")
-    return float(average_precision(score[:, there], hot[:, there], calibrated).mean())
+    return float(average_precision(score[:, occurs], hot[:, occurs], calibrated).mean())
 
 
 def known(y: Tensor) -> Tensor:
-    """[N]: whether the classes of a token are known."""
+    """Whether the classes of each token are known, [N]."""
     return y.isfinite().all(-1) if y.is_floating_point() else y >= 0
 
 
 def one_hot(y: Tensor, classes: int) -> Tensor:
-    """[..., C] zeros and ones of classes [...] or of [..., C] itself; zeros where they are not known."""
+    """Zeros and ones [..., C] of classes [...] or [..., C]; zeros if unknown."""
     if y.is_floating_point():
         return torch.where(y.isfinite(), y, 0.0)
     return (y.unsqueeze(-1) == torch.arange(classes, device=y.device)).float()

@@ -1,4 +1,4 @@
-"""The loss of a batch, as a module: what DistributedDataParallel wraps and `torch.func` calls."""
+"""The loss of a batch as a module, for DistributedDataParallel and `torch.func`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nystream.train.tasks import Task
 
 
 class Objective(nn.Module):
-    """(sum of the losses that count, how many they are) of a batch."""
+    """The sum of the losses of a batch, and their number."""
 
     def __init__(self, model: StreamModel, task: Task, sampler: Sampler) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Objective(nn.Module):
         else:
             output = model(x, offset, lengths=lengths if sampler.ragged else None)
             if isinstance(sampler, Windows) and output.dim() == 3:
-                output = output[:, -1]  # one target for the whole window, whatever arrives together
+                output = output[:, -1]  # one target for the whole window, also if several tokens arrive together
             counted = torch.ones(output.shape[:-1], dtype=torch.bool, device=x.device)
         output = accumulate(output)
         if self.task.scaled:

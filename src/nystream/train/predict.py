@@ -1,4 +1,4 @@
-"""Outputs as a stream gives them, for scoring: step after step from the first token, not window by window."""
+"""Streaming outputs, for scoring: from the first token of every stream on, not window by window."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def predict(
 ) -> tuple[Tensor, Tensor]:
     """Streaming outputs and their targets, on the CPU: [N, output_dim] and [N, ...].
 
-    Of windows, the output after the last token of each; of streams, that of every token but the first `skip` ones,
-    streams in order. `progress`: True for a bar, None for one on a terminal.
+    For windows, the output after the last token of each; for streams, the output of every token except the first
+    `skip` ones, stream after stream. `progress`: True for a progress bar, None for one on a terminal.
 
     Example:
         >>> import torch, nystream as ns
@@ -41,23 +41,24 @@ def predict(
                 outputs.append(_last(model, x).cpu())
                 advance(len(x))
             return torch.cat(outputs), data.y.cpu()
-    held: dict[int, Tensor] = {}
-    groups = data.length.argsort(descending=True).split(batch_size)  # streams of about one length together
-    total = sum(int(_whole(data.length[some], model.config.update_size).max()) for some in groups)
+    outputs_of: dict[int, Tensor] = {}
+    groups = data.length.argsort(descending=True).split(batch_size)  # streams of similar length together
+    total = sum(int(_whole(data.length[group], model.config.update_size).max()) for group in groups)
     with evaluating(model), track("scoring, tokens", total, progress) as advance:
-        for some in groups:
-            x = torch.nn.utils.rnn.pad_sequence([data.stream(i)[0] for i in some.tolist()], batch_first=True)
-            lengths = _whole(data.length[some], model.config.update_size)
-            for i, length, y in zip(some.tolist(), lengths.tolist(), _all(model, x, lengths, advance), strict=True):
-                held[i] = y[skip:length].cpu()
-    targets = [data.stream(i)[1][skip : skip + len(held[i])].cpu() for i in range(len(data))]
-    return torch.cat([held[i] for i in range(len(data))]), torch.cat(targets)
+        for group in groups:
+            x = torch.nn.utils.rnn.pad_sequence([data.stream(i)[0] for i in group.tolist()], batch_first=True)
+            lengths = _whole(data.length[group], model.config.update_size)
+            for i, length, y in zip(group.tolist(), lengths.tolist(), _all(model, x, lengths, advance), strict=True):
+                outputs_of[i] = y[skip:length].cpu()
+    targets = [data.stream(i)[1][skip : skip + len(outputs_of[i])].cpu() for i in range(len(data))]
+    return torch.cat([outputs_of[i] for i in range(len(data))]), torch.cat(targets)
 
 
 def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
-    """The scores of a model that streams over the data, the first `skip` tokens of every stream left out.
+    """Streaming scores of a model, without the first `skip` tokens of every stream.
 
-    `fit` leaves out the n − 1 tokens before a window is full, unless `short` is set: `FitResult.skip` says how many.
+    Unless `short` is set, `fit` does not score the n − 1 tokens before the window is full; `FitResult.skip` is their
+    number.
 
     Example:
         >>> import torch, nystream as ns
@@ -79,7 +80,7 @@ def _check_skip(skip: int) -> None:
 
 
 def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[str, float]:
-    """The scores of outputs that `predict` gave."""
+    """The scores of outputs from `predict`."""
     if len(output) == 0:
         raise ValueError("there is nothing to score: no stream is longer than its warm-up; set short= to score it too")
     if task.scaled:
@@ -88,13 +89,13 @@ def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[st
 
 
 def in_model_units(model: StreamModel, y: Tensor) -> Tensor:
-    """Numbers in the user's units, as the loss sees them."""
+    """Numbers in the user's units, converted to those of the loss."""
     scaler = model.output_scaler
     return (y - scaler.mean.to(y.device, y.dtype)) / scaler.scale.to(y.device, y.dtype)
 
 
 def _placed(model: StreamModel, x: Tensor) -> Tensor:
-    """Tokens where the model is, as it wants them."""
+    """Tokens on the device of the model and in its dtype."""
     return x.to(model.head.weight.device, model.head.weight.dtype)
 
 
@@ -103,7 +104,7 @@ def _whole(lengths: Tensor, r: int) -> Tensor:
 
 
 def _last(model: StreamModel, x: Tensor) -> Tensor:
-    """After the last token of streams x [B, T, input_dim]."""
+    """Outputs after the last token of streams x [B, T, input_dim]."""
     r, x = model.config.update_size, _placed(model, x)
     state = model.init_state(x.shape[0])
     if x.shape[1] > r:
@@ -113,7 +114,7 @@ def _last(model: StreamModel, x: Tensor) -> Tensor:
 
 
 def _all(model: StreamModel, x: Tensor, lengths: Tensor, advance: Advance) -> Tensor:
-    """After every token of streams x [B, T, input_dim], the longest first."""
+    """Outputs after every token of streams x [B, T, input_dim], the longest first."""
     state, longest = model.init_state(x.shape[0]), int(lengths.max())
     outputs = model.head.weight.new_zeros(x.shape[0], longest, model.config.output_dim)
     at = 0
@@ -129,8 +130,8 @@ def _all(model: StreamModel, x: Tensor, lengths: Tensor, advance: Advance) -> Te
 
 
 def _piece(config: ModelConfig, shortest: int, longest: int) -> int:
-    """How many tokens are taken at once: up to where the shortest stream ends, so that streams that have ended cost
-    nothing; but no fewer than a window, which pieces have to carry, and no more than memory is meant for."""
+    """The number of tokens to compute at once: up to the end of the shortest stream, so that finished streams cost
+    nothing, but at least a window, and at most `PIECE`."""
     r = config.update_size
-    most = max(PIECE // r, 1) * r
-    return min(max(shortest, -(-config.window // r) * r), most, longest)
+    largest = max(PIECE // r, 1) * r
+    return min(max(shortest, -(-config.window // r) * r), largest, longest)

@@ -1,6 +1,6 @@
-"""From data to batches: which windows or pieces an update sees is a function of the seed, the epoch and the update.
+"""From data to batches: the examples of an update are a function of the seed, the epoch and the update.
 
-So a run that was killed can go on as if nothing had happened, and E runs can be trained side by side.
+This makes it possible to resume a run exactly, and to train E runs at once.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from nystream.train.data import Batch, Data, StreamData, WindowData, seeded
 
 
 class Sampler(Protocol):
-    """`len` examples an epoch; `take` the ones with these numbers."""
+    """`len` examples per epoch; `take` returns those with the given numbers."""
 
     @property
     def streams(self) -> bool:
-        """Whether a batch goes through `steps`, with a target for every token."""
+        """Whether a batch goes through `steps`, with one target per token."""
         ...
 
     @property
     def ragged(self) -> bool:
-        """Whether some rows may be shorter than others."""
+        """Whether the rows of a batch may have different lengths."""
         ...
 
     @property
     def warm(self) -> int:
-        """Tokens of a piece whose loss does not count."""
+        """Number of tokens at the start of a piece whose loss does not count."""
         ...
 
     def __len__(self) -> int: ...
@@ -39,21 +39,21 @@ class Sampler(Protocol):
 
 
 def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
-    """What fits the data and the model."""
+    """The sampler that fits the data and the model."""
     if data.input_dim != model.input_dim:
-        raise ValueError(f"the data have {data.input_dim} columns, but the model's input_dim is {model.input_dim}")
+        raise ValueError(f"the data has {data.input_dim} columns, but the model's input_dim is {model.input_dim}")
     if isinstance(data, WindowData):
         return Windows(data, model, config)
     through = config.through
     if through == "auto":
         through = "steps" if model.cascade else "windows"
     if through == "windows" and model.cascade and len(model.blocks) > 1:
-        raise ValueError("through='windows' cannot train stack='deep', which looks back further than one: use 'steps'")
+        raise ValueError("through='windows' cannot train stack='deep', which looks back beyond one window: use 'steps'")
     return Pieces(data, model, config) if through == "steps" else NewestRows(data, model, config)
 
 
 class Windows:
-    """Whole windows; some of them cut to their first tokens, as a stream is at its start."""
+    """Whole windows, some of them cut to their first tokens, as at the start of a stream."""
 
     streams, warm = False, 0
 
@@ -74,11 +74,11 @@ class Windows:
         return len(self.data)
 
     def take(self, index: Tensor, generator: torch.Generator) -> Batch:
-        where = index.to(self.data.x.device)
-        x, y = self.data.x[where], self.data.y[where]
+        rows = index.to(self.data.x.device)
+        x, y = self.data.x[rows], self.data.y[rows]
         lengths = _cut(torch.full((len(index),), x.shape[1]), self.short, self.model.update_size, generator)
         offset = _offsets(len(index), self.model, generator)
-        if self.ragged:  # the first tokens of each, moved to the end of n places
+        if self.ragged:  # the first tokens of each window, moved to its end
             place = torch.arange(self.model.window) - (self.model.window - lengths[:, None])
             x = x[torch.arange(len(index))[:, None], place.clamp(min=0).to(x.device)]
         return Batch(x, y, offset.to(x.device), lengths.to(x.device))
@@ -93,7 +93,7 @@ class NewestRows:
         self.data, self.model, self.short = data, model, config.short
         self.ragged = config.short > 0
         n, r = model.window, model.update_size
-        first = r if self.ragged else n  # number, from 1, of the first token that is trained on
+        first = r if self.ragged else n  # number, counted from 1, of the first token that is trained on
         counts = (data.length - first).div(r, rounding_mode="floor").clamp(min=-1) + 1  # [streams] groups that end
         if not int(counts.sum()):
             raise ValueError(f"no stream is as long as the model's window of {n}; set short= to train on the start too")
@@ -108,8 +108,8 @@ class NewestRows:
         start, end = self.start[index], self.end[index]
         lengths = _cut(end.clamp(max=n), self.short, r, generator)
         place = start[:, None] + end[:, None] - n + torch.arange(n)  # [B, n]
-        held = torch.arange(n) >= n - lengths[:, None]
-        place = torch.where(held, place, 0).to(self.data.x.device)
+        exists = torch.arange(n) >= n - lengths[:, None]
+        place = torch.where(exists, place, 0).to(self.data.x.device)
         x = self.data.x[place]
         y = self.data.y[place[:, -r:]]
         offset = _offsets(len(index), self.model, generator)
@@ -117,7 +117,7 @@ class NewestRows:
 
 
 class Pieces:
-    """Pieces of streams, from anywhere, each as a stream of its own; the loss is that of every token."""
+    """Pieces from anywhere in the streams, each trained as a stream of its own, with a loss at every token."""
 
     streams, ragged = True, True
 
@@ -129,14 +129,14 @@ class Pieces:
         if self.longest <= self.warm:
             raise ValueError(
                 f"piece={self.longest} is not longer than the {self.warm} tokens that only fill the window; "
-                f"make it longer, or set short= to count their loss too"
+                f"use a longer piece, or set short= to count their loss too"
             )
         if int(data.length.max()) // r * r <= self.warm:
             raise ValueError(f"no stream is longer than {self.warm} tokens; set short= to train on their start too")
         usable = data.length // r * r
-        self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] where a piece can begin
+        self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] possible starts of a piece
         useful = (usable - self.warm).clamp(min=0)  # [streams] tokens whose loss counts
-        # A stream that is shorter than a piece fills one all the same: each is met as often as its tokens ask for.
+        # A stream that is shorter than a piece takes up a whole one, so short streams are weighted up.
         self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.warm), 0).double()
         self.before = self.worth.cumsum(0) - self.worth
         self.examples = -(-int(self.worth.sum()) // (self.longest - self.warm))
@@ -146,14 +146,14 @@ class Pieces:
 
     def take(self, index: Tensor, generator: torch.Generator) -> Batch:
         device, r = self.data.x.device, self.model.update_size
-        # One beginning from each of `examples` equal parts: every epoch covers the streams evenly.
+        # One beginning in each of `examples` equal parts, so that every epoch covers the streams evenly.
         shift = torch.rand(len(index), generator=generator, dtype=torch.float64)
         point = (index + shift) * float(self.worth.sum()) / self.examples
-        # The last stream that begins at or before the point, among those that have tokens to learn from.
+        # The last stream that begins at or before the point, among those with tokens to learn from.
         stream = (torch.searchsorted(self.before, point, right=True) - 1).clamp(max=int(self.worth.nonzero().max()))
         part = ((point - self.before[stream]) / self.worth[stream]).clamp(max=1.0)
-        # Beginnings that lie before the start or after the last place are moved there: the ends of a stream are met as
-        # often as its middle.
+        # Beginnings before the start or after the last position are moved there, so that the ends of a stream are seen
+        # as often as its middle.
         over = (self.longest - self.warm) // r
         begin = (part * (self.places[stream] + 2 * over)).long() - over
         begin = torch.minimum(begin.clamp(min=0), self.places[stream] - 1) * r
@@ -165,34 +165,34 @@ class Pieces:
 
 
 def warm_up(model: ModelConfig, config: TrainConfig) -> int:
-    """Tokens at the start of a stream whose outputs do not count: those before a window is full, unless asked for."""
+    """Number of tokens at the start of a stream that do not count: those before the window is full, unless `short`."""
     return 0 if config.short else max(cfg.window for cfg in model.blocks) - 1
 
 
 def order(sampler: Sampler, config: TrainConfig, seed: int, epoch: int) -> list[Tensor]:
     """The examples of every update of an epoch."""
-    size, wanted = config.batch_size, config.steps_per_epoch
-    if wanted is None:
+    size, steps = config.batch_size, config.steps_per_epoch
+    if steps is None:
         return list(torch.randperm(len(sampler), generator=seeded(seed, 0, epoch)).split(size))
-    rounds = -(-wanted * size // len(sampler))
+    rounds = -(-steps * size // len(sampler))
     shuffled = [torch.randperm(len(sampler), generator=seeded(seed, 0, epoch, i)) for i in range(rounds)]
-    return list(torch.cat(shuffled)[: wanted * size].split(size))
+    return list(torch.cat(shuffled)[: steps * size].split(size))
 
 
 def updates(sampler: Sampler, config: TrainConfig) -> int:
-    """Number of updates an epoch."""
+    """Number of updates per epoch."""
     return config.steps_per_epoch or -(-len(sampler) // config.batch_size)
 
 
 def _offsets(count: int, model: ModelConfig, generator: torch.Generator) -> Tensor:
-    """[B] positions of the first places: a model that is to be streamed must meet every rotation of the window."""
+    """Random positions of the first rows, [B]: a model that streams must have seen every rotation of the window."""
     assert model.num_positions is not None
-    # Tokens that arrive together keep their places within the group.
+    # Tokens that arrive together keep their order within the group.
     return torch.randint(model.num_positions, (count,), generator=generator) * model.update_size % model.num_positions
 
 
 def _cut(lengths: Tensor, short: float, r: int, generator: torch.Generator) -> Tensor:
-    """A share of the lengths cut at random, in whole groups."""
+    """The lengths, a fraction `short` of them cut at random to whole groups."""
     chosen = torch.rand(lengths.shape, generator=generator) < short
     groups = torch.rand(lengths.shape, generator=generator, dtype=torch.float64) * (lengths // r)
     return torch.where(chosen, (groups.long() + 1) * r, lengths)

@@ -1,4 +1,4 @@
-"""One model, in one process or in several."""
+"""The engine for one model, in one process or several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nystream.train.tasks import Task
 
 
 class Single:
-    """The engine that trains one model: what `loop.run` needs of it."""
+    """The engine that trains one model."""
 
     members = 1
 
@@ -30,7 +30,7 @@ class Single:
         self.model, self.task, self.config, self.world = model, task, config, world
         self.device = model.head.weight.device
         self.sampler = sampler(train.to(self.device, model.head.weight.dtype), model.config, config)
-        self.shared = valid is not None and len(valid) >= world.size > 1  # else every process validates on all of it
+        self.shared = valid is not None and len(valid) >= world.size > 1  # else each validates on all of it
         if valid is not None and self.shared:
             valid = valid.subset(range(world.rank, len(valid), world.size))
         self.valid = valid
@@ -43,23 +43,22 @@ class Single:
         self._epoch, self._order = -1, list[Tensor]()
 
     def step(self, epoch: int, index: int, lr: float) -> Tensor:
-        """One update; the mean loss of its batch [1]."""
+        """One update; return the mean loss of its batch [1]."""
         if self._epoch != epoch:
             self._epoch, self._order = epoch, order(self.sampler, self.config, self.config.seed, epoch)
         chosen, world = self._order[index], self.world
         drawn = seeded(self.config.seed, 2, epoch, index, world.rank)
         torch.manual_seed(int(torch.randint(2**62, (1,), generator=drawn)))
-        # Drawn for the whole batch, so that the number of processes changes nothing.
+        # Drawn for the whole batch, so that the result does not depend on the number of processes.
         batch = self.sampler.take(chosen, seeded(self.config.seed, 1, epoch, index))
         mine = slice(world.rank, None, world.size) if world.rank < len(chosen) else slice(0, 1)
         batch = type(batch)(*(x[mine] for x in batch))
         self.model.train()
         with autocast(self.device, self.config):
             total, count = self.wrapped(*batch)
-        if world.rank >= len(chosen):  # no row was left for this process: one that does not count keeps it in step
+        if world.rank >= len(chosen):  # no row is left for this process: it takes one that does not count
             total, count = total * 0.0, count * 0
-        everyone = world.total(count).clamp(min=1)
-        loss = total / everyone
+        loss = total / world.total(count).clamp(min=1)
         self.optimizer.zero_grad(set_to_none=True)
         (loss * world.size).backward()  # DistributedDataParallel takes the mean over processes
         if self.config.clip is not None:
@@ -69,7 +68,7 @@ class Single:
         return world.total(loss.detach())[None]
 
     def evaluate(self) -> list[dict[str, float]] | None:
-        """Scores on the validation data, streaming."""
+        """Streaming scores on the validation data."""
         if self.valid is None:
             return None
         skip = warm_up(self.model.config, self.config)
@@ -79,16 +78,16 @@ class Single:
         return [scored(self.model, self.task, output, y)]
 
     def keep(self, member: int) -> None:
-        """The weights as they are now are the best."""
+        """Keep the current weights as the best."""
         self.best = self._weights()
 
     def finish(self) -> None:
-        """Put the best weights back."""
+        """Restore the best weights."""
         self.model.load_state_dict(self.best)
         self.model.eval()
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold."""
+        """The tensors of a checkpoint."""
         return {
             **{f"model.{name}": x for name, x in self._weights().items()},
             **{f"best.{name}": x for name, x in self.best.items()},
@@ -105,10 +104,11 @@ class Single:
 
 
 def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names have a prefix, without it."""
     return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
 
 
 def autocast(device: torch.device, config: TrainConfig) -> Any:
-    """bfloat16 on a GPU, unless told otherwise; sums and inverses stay what they are."""
-    wanted = device.type == "cuda" if config.bf16 is None else config.bf16
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
+    """Autocast to bfloat16, by default on a GPU only; sums and inverses keep their precision."""
+    enabled = device.type == "cuda" if config.bf16 is None else config.bf16
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

@@ -1,4 +1,4 @@
-"""What a model is trained for: the loss of one output, and the scores that tell how good many of them are."""
+"""Tasks: the loss of an output, and the scores of many."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from nystream.train import metrics
 
 
 class Task(Protocol):
-    """Losses and scores. The first score is the one by which models are selected."""
+    """Losses and scores. Models are selected by the first score."""
 
     @property
     def higher_is_better(self) -> bool: ...
 
     @property
     def scaled(self) -> bool:
-        """Whether outputs and targets are numbers in the user's units, to be compared in the model's."""
+        """Whether outputs and targets are in the user's units, and are to be compared in the model's."""
         ...
 
     def check(self, y: Tensor, width: int) -> None:
-        """Refuse targets [N, ...] that do not go with outputs [N, width]."""
+        """Raise if targets [N, ...] do not fit outputs [N, width]."""
         ...
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of every output, and whether it counts: [...] each, for outputs [..., output_dim]."""
+        """The loss of every output [..., output_dim], and whether it counts: [...] each."""
         ...
 
     def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
-        """Of outputs [N, output_dim] and targets [N, ...], on the CPU."""
+        """Scores of outputs [N, output_dim] against targets [N, ...], on the CPU."""
         ...
 
 
 @dataclass(frozen=True)
 class Classification:
-    """One class for every window: y [N], whole numbers, −1 where it is not known. Selected by accuracy."""
+    """One class per window: y [N], integers, −1 if unknown. Models are selected by accuracy."""
 
     label_smoothing: float = 0.0
 
@@ -62,12 +62,12 @@ class Classification:
 
 @dataclass(frozen=True)
 class Detection:
-    """Classes of every token of a stream. Selected by the mean average precision, the background left out.
+    """Classes of every token of a stream. Models are selected by mean average precision, without the background.
 
-    The calibrated mean, `cmap`, is that of online action detection, in which a rare class counts like a frequent one.
+    The calibrated mean, `cmap`, is that of online action detection, in which rare and frequent classes count the same.
 
-    y is [N], one class a token, −1 where it is not known; or floats [N, C] of zeros and ones, several at once, NaN
-    where they are not known. "softmax" shares one among all classes; "sigmoid" judges each by itself.
+    y is [N], one class per token, −1 if unknown; or floats [N, C], zeros and ones, for several classes at once, NaN if
+    unknown. "softmax" makes the classes exclude each other; "sigmoid" treats each independently.
     """
 
     kind: Literal["softmax", "sigmoid"] = "softmax"
@@ -86,12 +86,12 @@ class Detection:
             if y.dim() != 2 or y.shape[1] != width:
                 raise ValueError(f"y is {list(y.shape)}, but must be [N, {width}]: zeros and ones for every class")
         elif y.dim() == 2 and y.shape[1] == width:
-            raise ValueError(f"y is {y.dtype} {list(y.shape)}; several classes at once are given as floats: y.float()")
+            raise ValueError(f"y is {y.dtype} {list(y.shape)}; several classes at once must be floats: y.float()")
         else:
             _check_classes(y, width)
         known = metrics.known(y)
-        found = metrics.one_hot(y, width)[known].any(0)
-        if not any(bool(found[c]) for c in range(width) if c != self.background):
+        occurs = metrics.one_hot(y, width)[known].any(0)
+        if not any(bool(occurs[c]) for c in range(width) if c != self.background):
             raise ValueError("y has none of the classes to be detected, so there is nothing to learn or to score")
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ class Detection:
         return each, known
 
     def probabilities(self, output: Tensor) -> Tensor:
-        """[..., C] of the classes, from outputs [..., C]."""
+        """Probabilities [..., C] of the classes, from outputs [..., C]."""
         return output.float().softmax(-1) if self.kind == "softmax" else output.float().sigmoid()
 
     def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
@@ -112,19 +112,19 @@ class Detection:
         score = self.probabilities(output)
         classes = [c for c in range(output.shape[-1]) if c != self.background]
         score, hot = score[known][:, classes], hot[known][:, classes]
-        found = {
+        return {
             "map": metrics.mean_average_precision(score, hot),
             "cmap": metrics.mean_average_precision(score, hot, calibrated=True),
+            **_mean_loss(self, output, y),
         }
-        return {**found, **_mean_loss(self, output, y)}
 
 
 @dataclass(frozen=True)
 class Forecasting:
-    """Numbers: y [N, output_dim], NaN where there is none. Huber loss, selected by the squared error.
+    """Numbers: y [N, output_dim], NaN if unknown. Huber loss; models are selected by squared error.
 
-    Both are in the model's units: where `output_scaler` was fitted to the training targets, an `mse` of 1 is what their
-    mean would give.
+    Both are in the model's units: if `output_scaler` was fitted to the training targets, predicting their mean gives an
+    `mse` of 1.
     """
 
     delta: float = 1.0
@@ -141,11 +141,11 @@ class Forecasting:
         if not y.is_floating_point() or y.dim() != 2 or y.shape[1] != width:
             raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be numbers [N, {width}]{hint}")
         if not bool(y.isfinite().any()):
-            raise ValueError("y has no number that is finite, so there is nothing to learn or to score")
+            raise ValueError("y has no finite number, so there is nothing to learn or to score")
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         known = y.isfinite()
-        y = torch.where(known, y, output.detach())  # costs nothing
+        y = torch.where(known, y, output.detach())  # a loss of 0
         each = F.huber_loss(output, y, reduction="none", delta=self.delta).sum(-1) / known.sum(-1).clamp(min=1)
         return each, known.any(-1)
 
@@ -160,11 +160,11 @@ def _check_classes(y: Tensor, width: int) -> None:
     if int(y.max()) >= width:
         raise ValueError(f"y has class {int(y.max())}, but the model's output_dim is {width}: classes from 0")
     if not bool((y >= 0).any()):
-        raise ValueError("y has no class that is known (all are below 0), so there is nothing to learn or to score")
+        raise ValueError("y has no known class (all are below 0), so there is nothing to learn or to score")
 
 
 def _cross_entropy(output: Tensor, y: Tensor, smoothing: float) -> Tensor:
-    """[...] for logits [..., C] and classes [...]; what is below 0 costs nothing."""
+    """Cross-entropy [...] of logits [..., C] and classes [...]; those below 0 must be masked by the caller."""
     log = output.log_softmax(-1)
     picked = log.gather(-1, y.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     return -((1 - smoothing) * picked + smoothing * log.mean(-1))

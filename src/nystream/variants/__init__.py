@@ -4,13 +4,14 @@ This package does not import torch. The functions that a record names are import
 """
 
 from nystream.variants.record import RECOMPUTE_BELOW, Roles, Variant
-from nystream.variants.registry import VARIANTS, get, names, of_family, register_variant, unregister
+from nystream.variants.registry import VARIANTS, continual_form, get, names, of_family, register_variant, unregister
 
 __all__ = [
     "RECOMPUTE_BELOW",
     "VARIANTS",
     "Roles",
     "Variant",
+    "continual_form",
     "get",
     "names",
     "of_family",

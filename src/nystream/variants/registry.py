@@ -33,6 +33,14 @@ def of_family(family: str) -> Variant:
     return next(record for record in _records.values() if record.family == family and record.last_block)
 
 
+def continual_form(name: str) -> str:
+    """The variant with landmarks that are means whose fixed form is `name`: what is trained before they are fixed."""
+    for record in _records.values():
+        if record.means and record.fixed_form == name:
+            return record.name
+    raise ValueError(f"variant={name!r} is not the fixed form of a variant with continual landmarks")
+
+
 def register_variant(variant: Variant | None = None, /, **fields: Any) -> Variant:
     """Register a variant, so that `AttentionConfig` and everything built on it accept its name in this process.
 

@@ -82,8 +82,8 @@ def test_filled_is_as_if_it_had_stepped(kind):
 
 
 def test_long_windows_are_checked_at_the_ends(monkeypatch):
-    monkeypatch.setattr(check, "WHOLE", 5)
-    monkeypatch.setattr(check, "ENDS", 3)
+    monkeypatch.setattr(check, "MAX_WHOLE", 5)
+    monkeypatch.setattr(check, "NUM_ENDS", 3)
     model = twin(build_model(TINY), TINY, "co-full-single")
     x = tokens(check.checked_tokens(TINY.window), TINY.input_dim)
     found = check.outputs(RingCache(model), x, TINY.window)
@@ -97,10 +97,12 @@ def test_a_contender_that_is_wrong_is_named():
     wanted = check.expected(model, x)
     ring = RingCache(model)
     ring.time = 1  # a position off
-    with pytest.raises(check.WrongNumbersError, match=r"ring KV \+ SDPA is off by .* nothing was timed"):
+    with pytest.raises(
+        check.WrongNumbersError, match=r"ring KV \+ SDPA differs from the float64 model by .* nothing was timed"
+    ):
         check.compare(ring.name, check.outputs(ring, x, TINY.window), wanted)
     nothing = torch.full_like(wanted, torch.nan)
-    with pytest.raises(check.WrongNumbersError, match="off by inf"):
+    with pytest.raises(check.WrongNumbersError, match="by inf of the largest output"):
         check.compare("one of NaNs", dict(enumerate(nothing)), wanted)
     with pytest.raises(check.WrongNumbersError, match="gave no output"):
         check.compare("one that waits", {}, wanted)

@@ -7,9 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from nystream.lab.bench import alone, plot, report, window
+from nystream.cli import bench_tables, screen
+from nystream.lab.bench import alone, plot, window
 from nystream.lab.bench.run import run
-from nystream.lab.bench.settings import PARTS, BenchSettings, SpeedTarget
+from nystream.lab.bench.settings import PARTS, BenchSettings, target
 from nystream.lab.bench.sizes import ModelSizes
 
 TINY = ModelSizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
@@ -21,7 +22,7 @@ def record(kernel_in_torch):
         large = ModelSizes(window=20, embed_dim=8, num_heads=2, landmarks=3, ff_dim=8)
         for module in (alone, window):
             patch.setattr(module, "LARGE", large)
-            patch.setattr(module, "kernel", kernel_in_torch)
+        patch.setattr("nystream.stream.cpu.alone.AttentionKernel", kernel_in_torch)
         patch.setattr(window, "WINDOWS", (8, 20))
         return run(BenchSettings(TINY, streams=(1, 3), rounds=8, threads=1, backend="torch"))
 
@@ -75,7 +76,7 @@ def test_targets_are_for_the_default_sizes(monkeypatch):
     assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}
     assert record["model"]["floor"]["reads"] == "the packed weights of the kernel"
     assert record["targets"] == []
-    monkeypatch.setattr(BenchSettings, "promised", True)
+    monkeypatch.setattr(BenchSettings, "has_targets", True)
     assert len(run(dataclasses.replace(settings, parts=("phases", "overhead")))["targets"]) == 2
 
 
@@ -89,10 +90,9 @@ def test_the_tables_fit(record, width):
     slow = record["model"]["rows"][0]
     slow |= {"median_microseconds": 123_456.0, "p99_microseconds": 123_456.0, "worst_microseconds": 1_234_567.0}
     slow |= {"ratio": 12_345.0, "bytes_per_stream": 123_400_000}
-    targets = [SpeedTarget("a promise", 7.0, 6, True).to_dict(), SpeedTarget("another", 3.5, 3, False, "µs").to_dict()]
+    targets = [target("a promise", 7.0, 6), target("another", 3.5, 3, False, "µs")]
     console = Console(width=width, color_system=None, file=io.StringIO())
-    for part in report.lines(record | {"targets": targets}):
-        console.print(part)
+    screen.print_blocks(console, bench_tables.blocks(record | {"targets": targets}))
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
@@ -125,5 +125,5 @@ def test_without_the_package_the_table_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("nystream.lab.bench.model.installed", lambda package: None)
     record = run(BenchSettings(TINY, parts=("model",), rounds=1, backend="torch"))
     assert not [row for row in record["model"]["rows"] if row["name"].startswith("continual")]
-    notes = [note for _, _, notes in report.blocks(record) for note in notes]
-    assert "continual-inference: not here; pip install continual-inference" in notes
+    notes = [note for _, _, notes in bench_tables.blocks(record) for note in notes]
+    assert "continual-inference: not available; pip install continual-inference" in notes

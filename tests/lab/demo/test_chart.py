@@ -89,7 +89,7 @@ def test_labels_stand_at_their_values():
     ],
 )
 def test_ticks_are_round(bounds, most, found):
-    assert ticks(*bounds, most=most) == found
+    assert ticks(*bounds, max_ticks=most) == found
 
 
 @pytest.mark.parametrize(("value", "up"), [(0.01, 0.01), (0.0101, 0.015), (0.04, 0.05), (0.09, 0.1), (3.0, 3.0)])

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from nystream.lab.demo import log, screen
+from nystream.lab.demo import screen
 from nystream.lab.demo.hours import Tally
 from nystream.lab.demo.terminal import Keyboard
 
@@ -87,7 +87,7 @@ def test_without_a_keyboard_the_screen_names_another_way_out(stream):
 
 def test_the_log_has_a_line_a_week_that_fits_80_columns(stream):
     held = Console(file=io.StringIO(), width=80, height=24, color_system=None, force_terminal=False)
-    found = log.tell(stream, held)
+    found = screen.tell(stream, held)
     head, *weeks = held.file.getvalue().splitlines()
     assert len(found.hours) == 336
     assert len(weeks) == 2

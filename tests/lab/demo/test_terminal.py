@@ -126,7 +126,7 @@ def test_q_interrupts_whatever_is_done_and_leaves_no_timer(pair):
 
 @pytest.mark.parametrize("again", [0.01, 60.0], ids=["at once", "at the end"])
 def test_q_is_not_lost_where_what_it_raises_is_dropped(pair, monkeypatch, again):
-    monkeypatch.setattr(terminal, "AGAIN", again)
+    monkeypatch.setattr(terminal, "REPEAT_SECONDS", again)
 
     def work():
         with suppress(Quit):

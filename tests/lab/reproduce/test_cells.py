@@ -85,8 +85,8 @@ def test_what_a_cell_shares_with_others(one):
     ("changes", "named"),
     [
         ({"model": "co-full-retro"}, "model"),
-        ({"model": "full", "landmarks": 4}, "landmarks=4 does not go with model 'full'"),
-        ({"landmarks": None}, "landmarks=None does not go with model"),
+        ({"model": "full", "landmarks": 4}, "landmarks=4 does not fit model 'full', which has none"),
+        ({"landmarks": None}, "landmarks=None does not fit model"),
         ({"landmarks": 0}, "landmarks=0 must be 1 to 120"),
         ({"landmarks": 121}, "landmarks=121 must be 1 to 120"),
         ({"layers": 0}, "layers=0"),

@@ -152,8 +152,8 @@ def test_a_connection_that_is_there_is_used_and_kept(cluster, tmp_path):
 @pytest.mark.deploy
 def test_what_the_cluster_has_not_is_refused(cluster, tmp_path):
     for options, named in (
-        ({"device": "cuda"}, "device='cuda' takes 1 GPUs a cell, but the Ray cluster has 0 GPUs in all"),
-        ({"threads": 3}, "threads=3 takes 3 CPUs a cell, but the Ray cluster has 2 CPUs in all"),
+        ({"device": "cuda"}, "device='cuda' needs 1 GPUs per cell, but the Ray cluster has 0"),
+        ({"threads": 3}, "threads=3 needs 3 CPUs per cell, but the Ray cluster has 2"),
     ):
         with pytest.raises(ValueError, match=named):
             list(on_ray(jobs(tmp_path, "a1", **options), cluster))

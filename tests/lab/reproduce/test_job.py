@@ -10,7 +10,7 @@ from nystream import costs
 from nystream.costs.tables import SIZES
 from nystream.lab.reproduce import steps
 from nystream.lab.reproduce.cells import MODELS
-from nystream.lab.reproduce.job import folder_of_data, load, operations, run_baseline, summaries, wanted_baseline
+from nystream.lab.reproduce.job import data_folder, operations, run_baseline, summaries, wanted_baseline
 from nystream.lab.reproduce.problems import problem
 from nystream.lab.reproduce.report import records
 from nystream.lab.reproduce.store import finished, write
@@ -39,7 +39,7 @@ def test_a_record_says_all_of_it(job, tmp_path):
     assert sum(phase["epochs"] for phase in training["phases"]) == training["epochs"] == 8
     assert len(training["phases"]) == 3
     assert training["device"] == "CPU"
-    assert record["data"] == {"file": "gtzan_yamnet_tokens.npz", "fingerprint": load(one).fingerprint}
+    assert record["data"] == {"file": "gtzan_yamnet_tokens.npz", "fingerprint": one.load().fingerprint}
     assert record["operations"] == operations(one.cell)
     assert record["bytes_per_stream"] > 0
     assert record["step"] is None
@@ -126,11 +126,11 @@ def test_operations_are_those_of_the_model_where_the_paper_has_another():
 
 def test_where_the_data_are(monkeypatch):
     monkeypatch.delenv("NYSTREAM_DATA", raising=False)
-    assert folder_of_data(Path("here")) == Path("here")
-    with pytest.raises(ValueError, match="--data FOLDER, or NYSTREAM_DATA"):
-        folder_of_data(None)
+    assert data_folder(Path("here")) == Path("here")
+    with pytest.raises(ValueError, match="--data FOLDER, or set NYSTREAM_DATA"):
+        data_folder(None)
     monkeypatch.setenv("NYSTREAM_DATA", "there")
-    assert folder_of_data(None) == Path("there")
+    assert data_folder(None) == Path("there")
 
 
 def test_operations_of_a_deep_stack_are_those_of_its_blocks():

@@ -24,7 +24,7 @@ def test_sizes_are_those_of_the_table(task):
     assert found.cell_name(usual) == f"{task}-1-full"
     for splits in (1, found.paper[0], found.laptop[0]):
         found.check_splits(usual, splits)
-    for splits in (0, -1, found.most_splits(usual) + 1):
+    for splits in (0, -1, found.max_splits(usual) + 1):
         with pytest.raises(ValueError, match=f"splits={splits}"):
             found.check_splits(usual, splits)
 

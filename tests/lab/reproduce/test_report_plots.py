@@ -116,7 +116,7 @@ def test_a_far_value_has_a_panel_of_its_own(model):
     assert rows(near) == ["CoNy-Fix, 1 block", "exact inverse", "learned landmarks", "ridge, λ = 0.1"]
     assert far.get_xlim()[0] < -7
     assert -2 < near.get_xlim()[0] < 0 < near.get_xlim()[1] < 2
-    assert "Each panel has a scale of its own." in plot.caption
+    assert "Each panel has its own scale." in plot.caption
 
 
 def test_values_of_one_scale_share_a_panel():

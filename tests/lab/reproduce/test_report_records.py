@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nystream.lab.reproduce.report.grouping import say, tables
+from nystream.lab.reproduce.report.grouping import describe, tables
 from nystream.lab.reproduce.report.records import parse, read
 
 fake = runpy.run_path(str(Path(__file__).with_name("fake_records.py")))
@@ -117,7 +117,7 @@ def test_settings_in_words():
     for change, words in changes:
         raw = cell(suffix="-other", **change)
         (table,) = tables(parsed(cell(), cell(model="full"), cell(model="nystrom"), raw))
-        assert [(one.name, say(differs)) for one, differs in table.others] == [(raw["name"], words)]
+        assert [(one.name, describe(differs)) for one, differs in table.others] == [(raw["name"], words)]
 
 
 def test_the_ridge_of_another_inverse_is_no_setting():

@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 
 from nystream.lab.reproduce import train as training
 from nystream.lab.reproduce.cells import MODELS
-from nystream.lab.reproduce.job import load
 from nystream.lab.reproduce.problems import TASKS, problem
-from nystream.lab.reproduce.train import CellPlan, budget, build, score, train
+from nystream.lab.reproduce.train import build, cell_phases, score, train
 from nystream.train import TrainConfig
 
 
 @pytest.fixture
-def trained(tiny, tmp_path):
-    """Models of a job and their plan and runs."""
+def trained():
+    """Models of a job, the job, and its runs."""
 
     def trained(job):
-        runs = load(job).runs(job.splits, job.seeds)
-        plan = CellPlan(tiny, job.cell, job.config, "cpu", job.work, False)
-        return train(plan, runs), plan, runs
+        runs = job.runs()
+        return train(job, runs), job, runs
 
     return trained
 
@@ -46,14 +44,14 @@ def test_every_model_has_the_same_budget(epochs, layers, model):
     config = TrainConfig(epochs=epochs, lr=3e-3)
     if cell.fixed and epochs < layers + 2:
         with pytest.raises(ValueError, match=f"epochs={epochs} is too few for fixed landmarks: at least {layers + 2}"):
-            budget(config, cell)
+            cell_phases(config, cell)
         return
-    first, tuning = budget(config, cell)
-    assert first.epochs + (tuning.epochs * layers if tuning else 0) == epochs
-    assert (tuning is not None) == cell.fixed
-    if tuning:
-        assert first.epochs >= tuning.epochs >= 1
-        assert (first.lr, tuning.lr) == (config.lr, pytest.approx(1e-3))
+    first, *tuning = (phase.config for phase in cell_phases(config, cell))
+    assert first.epochs + sum(config.epochs for config in tuning) == epochs
+    assert len(tuning) == layers * cell.fixed
+    for one in tuning:
+        assert first.epochs >= one.epochs >= 1
+        assert (first.lr, one.lr) == (config.lr, pytest.approx(1e-3))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -61,7 +59,7 @@ def test_the_prescribed_budget_suffices_for_fixed_landmarks(task):
     found = problem(task)
     for layers in found.depths:
         cell = found.usual(model="co-fixed-single", layers=layers, landmarks=found.landmarks)
-        assert budget(found.training(cell), cell)[1]
+        assert len(cell_phases(found.training(cell), cell)) == 1 + layers
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -77,10 +75,10 @@ def test_plain_models_share_training_and_scores_with_their_twins(job, trained, p
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-5)
 
 
-def test_one_seed_gives_all_models_the_same_weights_to_begin_with(tiny, cell, job):
-    runs = load(job()).runs(2, 2)
+def test_one_seed_gives_all_models_the_same_weights_to_begin_with(cell, job):
+    runs = job(splits=2, seeds=2).runs()
     families = ("co-full-single", "co-cont-single")
-    first, second = ([build(tiny, cell(model), run) for run in runs] for model in families)
+    first, second = ([build(cell(model), run) for run in runs] for model in families)
     for a, b in zip(first, second, strict=True):
         ours, theirs = dict(a.named_parameters()), dict(b.named_parameters())
         assert ours.keys() == theirs.keys()
@@ -89,9 +87,9 @@ def test_one_seed_gives_all_models_the_same_weights_to_begin_with(tiny, cell, jo
     assert not any(torch.equal(weights[i], weights[j]) for i in range(4) for j in range(i))
 
 
-def test_scalers_know_the_training_part_only(tiny, cell, job):
-    run = load(job()).runs(1, 1)[0]
-    model = build(tiny, cell(), run)
+def test_scalers_know_the_training_part_only(cell, job):
+    run = job(splits=1, seeds=1).runs()[0]
+    model = build(cell(), run)
     scaled = model.input_scaler(run.train.x)
     assert scaled.mean((0, 1)).abs().max() < 1e-4
     assert model.input_scaler(run.test.x).mean((0, 1)).abs().max() > 1e-3
@@ -137,8 +135,7 @@ def test_more_runs_are_trained_anew(job, trained):
 
 def test_what_is_done_is_taken_up(job, trained, monkeypatch):
     first, *_ = trained(job("co-fixed-single", 2))
-    monkeypatch.setattr(training, "fit_many", None)
-    monkeypatch.setattr(training, "fix_landmarks", None)
+    monkeypatch.setattr(training.Training, "run", None)
     second, *_ = trained(job("co-fixed-single", 2))
     assert first.seconds == second.seconds
     assert first.phases == second.phases
@@ -159,7 +156,7 @@ def test_a_damaged_mark_is_named(job, trained, text):
 def test_models_of_other_data_are_not_taken_up(job, trained, write_data, tmp_path):
     trained(job())
     other = write_data(tmp_path / "other", seed=1)
-    with pytest.raises(ValueError, match=r"gtzan-1-co-full-.* holds models of other data; give another .* --work"):
+    with pytest.raises(ValueError, match=r"gtzan-1-co-full-.* has models of other data; give another .* --work"):
         trained(job(where=other))
 
 
@@ -185,8 +182,8 @@ def test_killed_and_started_again(job, script, data, tmp_path):
 
 
 def test_seconds_before_a_stop_count(tmp_path):
-    assert training._spent(tmp_path / "running") == 0
+    assert training._seconds_spent(tmp_path / "running") == 0
     for phase, seconds in (("phase-2-block-0", 2.5), ("phase-2-block-1", 0.25)):
         (tmp_path / "running" / phase).mkdir(parents=True)
         (tmp_path / "running" / phase / "metrics.jsonl").write_text(f'{{"epoch": 1, "seconds": {seconds}}}\n{{"epo')
-    assert training._spent(tmp_path / "running") == 2.75
+    assert training._seconds_spent(tmp_path / "running") == 2.75

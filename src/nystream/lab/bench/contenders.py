@@ -1,4 +1,4 @@
-"""nystream's own contenders, and what a contender is: something that takes in one token a step."""
+"""What a contender is, something that reads one token per step, and nystream's own contenders."""
 
 from __future__ import annotations
 
@@ -10,38 +10,44 @@ from torch import Tensor
 
 import nystream.state as states
 from nystream import variants
+from nystream.lab.bench.timing import TimedCall
 from nystream.models.stream_model import StreamModel
 
 FAMILIES = {name: variants.get(name).family for name in ("co-fixed-single", "co-cont-single", "co-full-single")}
 
 
 class Contender(ABC):
-    """One stream of one model, somewhere in its middle.
-
-    `arguments` puts a token into the form that the contender is used with, outside of what is timed; `step` is what is
-    timed; `output` reads what it returned.
-    """
+    """One stream. `arguments` converts a token and `output` an answer, neither of which is timed."""
 
     name: str
-    blocks: int
+    blocks: int = 1
     bytes_per_stream: int
 
     def arguments(self, x: Tensor) -> tuple[Any, ...]:
-        """What `step` takes for the token x [input_dim]."""
+        """The arguments of `step` for the token x [input_dim]."""
         return (x[None].contiguous(),)
 
     @abstractmethod
     def step(self, *arguments: Any) -> Any:
-        """Take in one token."""
+        """Read one token."""
 
-    def output(self, y: Any) -> Tensor | None:
-        """[output_dim], or None where the contender holds its output back."""
+    def output(self, y: Any) -> Any:
+        """[output_dim], or None if there is no output yet."""
         return y[0]
 
     def fill(self, x: Tensor) -> None:
-        """Take in tokens [T, input_dim] whose outputs nobody asks for."""
+        """Read tokens [T, input_dim] without returning their outputs."""
         for token in x:
             self.step(*self.arguments(token))
+
+    @property
+    def timed(self) -> Any:
+        """The function that is timed."""
+        return self.step
+
+    def job(self, feed: Tensor) -> TimedCall:
+        """Steps over these tokens, in turn."""
+        return TimedCall(self.timed, [self.arguments(x) for x in feed])
 
 
 class Stepped(Contender):

@@ -1,4 +1,4 @@
-"""What else there is to run a Transformer on a stream, written as well as we can, with the weights of our model."""
+"""Other ways to run a Transformer on a stream, implemented as well as we can, with the weights of our model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nystream.models.stream_model import StreamModel
 
 
 class WindowRecompute(Contender):
-    """torch's own nn.TransformerEncoder over the last n tokens, at every step.
+    """nn.TransformerEncoder over the last n tokens, at every step.
 
-    Tokens are kept twice, n places apart, so that every window is one contiguous piece, and so are the positions.
-    `model` has full attention, whose weights are taken.
+    Tokens are stored twice, n places apart, so that every window is contiguous, and so are the positions. `model` has
+    full attention, and provides the weights.
     """
 
     name = "window recompute"
@@ -27,15 +27,15 @@ class WindowRecompute(Contender):
         self.window, self.time = cfg.window, 0
         repeats = -(-2 * cfg.window // model.positions.num_positions)
         self.positions = model.positions.table.repeat(repeats + 1, 1)
-        self.held = torch.zeros(1, 2 * cfg.window, cfg.input_dim)
-        self.bytes_per_stream = self.held.nbytes
+        self.tokens = torch.zeros(1, 2 * cfg.window, cfg.input_dim)
+        self.bytes_per_stream = self.tokens.nbytes
 
     def step(self, x: Tensor) -> Tensor:
         self._keep(x)
         first = self.time % self.window if self.time > self.window else 0
         rows = min(self.time, self.window)
         start = (self.time - rows) % self.model.positions.num_positions
-        h = self.model.input_proj(self.held[:, first : first + rows]) + self.positions[start : start + rows]
+        h = self.model.input_proj(self.tokens[:, first : first + rows]) + self.positions[start : start + rows]
         return self.model.head(self.model.encoder.norm(self.encoder(h)[:, -1]))
 
     def fill(self, x: Tensor) -> None:
@@ -44,16 +44,16 @@ class WindowRecompute(Contender):
 
     def _keep(self, x: Tensor) -> None:
         place = self.time % self.window
-        self.held[0, place] = x
-        self.held[0, place + self.window] = x
+        self.tokens[0, place] = x
+        self.tokens[0, place + self.window] = x
         self.time += 1
 
 
 class RingCache(Contender):
-    """A ring of keys and values and scaled_dot_product_attention of the newest token over it.
+    """A ring of keys and values, and scaled_dot_product_attention of the newest token over it.
 
     Queries, keys and values come from one product, both rings are one tensor [2, 1, H, n, D] that is written once, and
-    nothing else is copied. `model` is a co-full-single model, one block or deep, and gives the weights.
+    nothing else is copied. `model` is a co-full-single model, one block or deep, and provides the weights.
     """
 
     name = "ring KV + SDPA"
@@ -75,7 +75,7 @@ class RingCache(Contender):
 
 
 class RingBlock:
-    """One block of it, with a ring of its own."""
+    """One block with its own ring."""
 
     def __init__(self, block: EncoderBlock) -> None:
         attn = block.attention
@@ -88,7 +88,7 @@ class RingBlock:
         self.keys, self.values = self.ring
 
     def step(self, h: Tensor, place: int, rows: int) -> Tensor:
-        """One token [1, E], kept at `place`, over the first `rows` places of the ring."""
+        """Store one token [1, E] at `place`, and attend to the first `rows` places of the ring."""
         block = self.block
         qkv = linear(block.norm1(h) if block.pre_norm else h, self.weight, self.bias).view(self.shape)
         self.ring[:, :, :, place : place + 1] = qkv[1:]
@@ -106,8 +106,8 @@ class RingBlock:
 class ContinualInference(Contender):
     """The package continual-inference: its co.TransformerEncoder between our input projection and head.
 
-    `model` is a post-norm model of co-full attention, one block or a "paper" stack: what the package computes. Its
-    encoder is made by `to_continual`, which also mends a ring that otherwise goes astray from token 2n − 1 on.
+    `model` is a post-norm model with co-full attention, one block or a "paper" stack: what the package computes. Its
+    encoder comes from `to_continual`, which also fixes the package's ring, which is wrong from token 2n − 1 on.
     """
 
     name = "continual-inference"
@@ -118,7 +118,7 @@ class ContinualInference(Contender):
 
     @property
     def bytes_per_stream(self) -> int:  # type: ignore[override]
-        """What it holds now, all in buffers of its modules: it allocates as the stream goes."""
+        """The size of all buffers of its modules, which it allocates during the stream."""
         return sum(buffer.nbytes for buffer in self.encoder.buffers())
 
     def step(self, x: Tensor) -> Tensor | None:
@@ -133,7 +133,7 @@ class ContinualInference(Contender):
 
 
 def torch_encoder(model: StreamModel) -> nn.TransformerEncoder:
-    """nn.TransformerEncoder with the blocks of a model of full attention; the final norm stays with the model."""
+    """nn.TransformerEncoder with the blocks of a model with full attention; the final norm stays with the model."""
     cfg = model.config
     layer = nn.TransformerEncoderLayer(
         cfg.embed_dim,

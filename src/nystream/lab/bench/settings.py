@@ -1,4 +1,4 @@
-"""What a run measures, and the targets it is held to."""
+"""What a run measures, and its targets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from nystream.lab.bench.sizes import ModelSizes
 PARTS = ("attention", "window", "model", "phases", "streams", "overhead")
 STREAMS = (1, 4, 16, 64, 256, 1024, 4096)
 
+Part = tuple[dict[str, Any], list[dict[str, Any]]]  # the figures of a part, as in the record, and its targets
+
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """Everything that a run can be told."""
+    """The settings of a run."""
 
     sizes: ModelSizes = field(default_factory=ModelSizes)
     parts: tuple[str, ...] = PARTS
@@ -28,55 +30,33 @@ class BenchSettings:
     def __post_init__(self) -> None:
         unknown = [part for part in self.parts if part not in PARTS]
         if unknown or not self.parts:
-            named = ", ".join(unknown) or "nothing"
-            raise ValueError(f"parts has {named}, but must be some of {', '.join(PARTS)}")
+            raise ValueError(f"parts has {', '.join(unknown) or 'nothing'}, but must be some of {', '.join(PARTS)}")
         if not self.streams or min(self.streams) < 1:
             raise ValueError(f"streams={self.streams} must be one or several numbers of at least 1")
         if self.rounds < 1:
             raise ValueError(f"rounds={self.rounds} must be at least 1")
         if self.threads < 0:
             raise ValueError(f"threads={self.threads} must be at least 1, or 0 for all cores")
-        self.sizes.config("co-fixed-single")  # which checks them
+        self.sizes.config("co-fixed-single")  # which checks the sizes
 
     @property
-    def promised(self) -> bool:
-        """Whether the sizes are those that targets are set for; those of parts with sizes of their own always are."""
+    def has_targets(self) -> bool:
+        """Whether these are the sizes that targets are set for; parts with sizes of their own always have targets."""
         return self.sizes == ModelSizes()
 
     @property
     def cores(self) -> int:
-        """How many threads share the work where many streams are stepped at once."""
+        """Number of threads for many streams."""
         return self.threads or os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class SpeedTarget:
-    """A promise, and whether this run has kept it."""
-
-    what: str
-    value: float
-    limit: float
-    at_least: bool
-    unit: str = "x"
-
-    @property
-    def met(self) -> bool:
-        return self.value >= self.limit if self.at_least else self.value <= self.limit
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "what": self.what,
-            "value": self.value,
-            "limit": self.limit,
-            "kind": "at least" if self.at_least else "at most",
-            "unit": self.unit,
-            "met": self.met,
-        }
-
-
-@dataclass(frozen=True)
-class PartFigures:
-    """What one part of a run has found: its figures, as they go into the record, and its targets."""
-
-    figures: dict[str, Any]
-    targets: tuple[SpeedTarget, ...] = ()
+def target(what: str, value: float, limit: float, at_least: bool = True, unit: str = "x") -> dict[str, Any]:
+    """A target, and whether this run has met it."""
+    return {
+        "what": what,
+        "value": value,
+        "limit": limit,
+        "kind": "at least" if at_least else "at most",
+        "unit": unit,
+        "met": value >= limit if at_least else value <= limit,
+    }

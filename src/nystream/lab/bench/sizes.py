@@ -1,4 +1,4 @@
-"""The models that are measured: one set of weights, in every attention that is compared."""
+"""The models that are measured: the same weights with every attention that is compared."""
 
 from __future__ import annotations
 
@@ -10,39 +10,32 @@ import torch
 from torch import Tensor, nn
 
 from nystream.config import AttentionConfig, ModelConfig
+from nystream.config.option import option
 from nystream.layers.attention import MultiheadAttention
 from nystream.models.stream_model import StreamModel
 
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """The sizes of a model; those of the GTZAN task unless told."""
+    """The sizes of a model; by default, those of the GTZAN task."""
 
-    window: int = 120
-    """Tokens n that a token attends to."""
-    embed_dim: int = 192
-    """Width of a token inside the model."""
-    num_heads: int = 16
-    """Heads, each embed_dim / num_heads wide."""
-    landmarks: int = 4
-    """Landmarks m of the low-rank variants."""
-    ff_dim: int = 192
-    """Inner width of the feed-forward."""
-    layers: int = 1
-    """Blocks; several form a deep stack."""
-    input_dim: int = 128
-    """Width of a token as it comes."""
-    output_dim: int = 10
-    """Width of an output."""
+    window: int = option(120, "Window length n, in tokens.")
+    embed_dim: int = option(192, "Width d of a token inside the model.")
+    num_heads: int = option(16, "Number of heads, each embed_dim / num_heads wide.")
+    landmarks: int = option(4, "Number of landmarks m of low-rank variants.")
+    ff_dim: int = option(192, "Inner width of the feed-forward part.")
+    layers: int = option(1, "Number of blocks; several form a deep stack.")
+    input_dim: int = option(128, "Width of an input token.")
+    output_dim: int = option(10, "Width of an output.")
 
     def attention(self, variant: str) -> AttentionConfig:
         return AttentionConfig(variant, self.embed_dim, self.num_heads, self.window, self.landmarks)
 
     def config(self, variant: str, **options: Any) -> ModelConfig:
-        """Several blocks form a deep stack, whose step is free of the window, unless `stack` says otherwise."""
-        given: dict[str, Any] = {
+        """Several blocks form a deep stack by default."""
+        defaults: dict[str, Any] = {
             "stack": "paper" if self.layers == 1 else "deep",
-            "num_positions": min(self.window, 1024),  # a table of 16,384 rows would be most of the model
+            "num_positions": min(self.window, 1024),  # 16,384 rows would be most of the model
         }
         return ModelConfig(
             input_dim=self.input_dim,
@@ -50,7 +43,7 @@ class ModelSizes:
             attention=self.attention(variant),
             layers=self.layers,
             ff_dim=self.ff_dim,
-            **(given | options),
+            **(defaults | options),
         )
 
     def replace(self, **sizes: int) -> ModelSizes:
@@ -77,29 +70,27 @@ def build_attention(sizes: ModelSizes, seed: int = 0) -> MultiheadAttention:
 
 
 def twin(model: StreamModel, sizes: ModelSizes, variant: str, **options: Any) -> StreamModel:
-    """The same weights in another attention, and in another stack or with norms elsewhere if `options` say so."""
+    """A model with the same weights and another attention; `options` are further changes to its config."""
     other = StreamModel(sizes.config(variant, **options)).eval().requires_grad_(False)
-    held, wanted = model.state_dict(), other.state_dict()
-    missing = set(wanted) - set(held)
-    assert not missing, missing
-    other.load_state_dict({name: held[name] for name in wanted})
+    weights = model.state_dict()
+    other.load_state_dict({name: weights[name] for name in other.state_dict()})
     return other
 
 
 def tokens(count: int, width: int, seed: int = 0) -> Tensor:
-    """[T, width]: the stream that contenders read."""
+    """[T, width]: a random stream."""
     return torch.randn(count, width, generator=torch.Generator().manual_seed(seed))
 
 
 def double(model: StreamModel) -> StreamModel:
-    """A float64 copy, to compare with."""
+    """A float64 copy."""
     other = StreamModel(model.config, dtype=torch.float64).eval().requires_grad_(False)
     other.load_state_dict(model.state_dict())
     return other
 
 
 def _sharpen(attn: MultiheadAttention) -> None:
-    """Untrained weights would attend to all tokens alike: errors would not show."""
+    """Make the attention sharp: untrained weights would attend to all tokens alike, and errors would not show."""
     cfg = attn.config
     for layer in (attn.q_proj, attn.k_proj):
         nn.init.xavier_normal_(layer.weight, gain=2.0)

@@ -1,4 +1,4 @@
-"""Many streams of one model: stream-steps a second, pushed one by one, all at once, and as one batch in torch."""
+"""Many streams of one model: tokens per second, pushed one by one, all at once, and as one batch in torch."""
 
 from __future__ import annotations
 
@@ -9,56 +9,54 @@ import torch
 
 import nystream.state as states
 from nystream.lab.bench import check
-from nystream.lab.bench.settings import BenchSettings, PartFigures, SpeedTarget
+from nystream.lab.bench.settings import BenchSettings, Part, target
 from nystream.lab.bench.sizes import build_model, tokens
 from nystream.lab.bench.timing import TimedCall, measure, threads
 from nystream.models.stream_model import StreamModel
 from nystream.progress import Advance
 
-ONE, MANY, BATCH, BATCH_1 = "push, one by one", "push_many", "torch, one batch", "torch, one batch, one thread"
-PHASES = 16  # streams stand at so many different phases
-FEEDS = 4  # different tokens that every stream is fed in turn
-SHARE = 0.6  # of the memory that is free may be taken
-SECONDS = 2.0  # about how long one way to push so many streams is timed
-TURN = 0.04  # and at a stretch: what is asked is what goes through, so cores that slept are given time to wake
+PUSH, PUSH_MANY = "push, one by one", "push_many"
+BATCH, BATCH_1 = "torch, one batch", "torch, one batch, one thread"
+NUM_PHASES = 16  # different phases of the streams
+NUM_FEEDS = 4  # different tokens of each stream, fed in turn
+MEMORY_SHARE = 0.6  # of the free memory that may be used
+JOB_SECONDS = 2.0  # approximate time per job
+TURN_SECONDS = 0.04  # long enough for sleeping cores to wake up, because throughput is measured
 BATCHED = "model.step in one batch"
 
 
-def streams(settings: BenchSettings, advance: Advance) -> PartFigures:
-    """Every number of streams that fits into memory."""
+def streams(settings: BenchSettings, advance: Advance) -> Part:
+    """All numbers of streams that fit into memory."""
     model = build_model(settings.sizes, settings.seed)
     rows, skipped, backend = [], [], ""
     for count in sorted(set(settings.streams)):
         needed = count * 2 * states.nbytes(model.init_state(1))
-        if needed > SHARE * free_memory():
+        if needed > MEMORY_SHARE * free_memory():
             skipped.append({"streams": count, "why": f"needs about {needed / 1e9:.1f} GB of memory"})
             advance(max(settings.rounds // 8, 1))
             continue
-        row, backend = crowd(model, count, settings, advance)
+        row, backend = measure_streams(model, count, settings, advance)
         rows.append(row)
     targets = [
-        SpeedTarget("1,024 streams, push_many against one by one", row["many_over_one"], 4, True)
+        target("1,024 streams, push_many against one by one", row["many_over_one"], 4)
         for row in rows
-        if row["streams"] == 1024 and settings.promised and backend == "numba"
+        if row["streams"] == 1024 and settings.has_targets and backend == "numba"
     ]
-    figures = {"backend": backend, "threads": settings.cores, "rows": rows, "skipped": skipped}
-    return PartFigures(figures, tuple(targets))
+    return {"backend": backend, "threads": settings.cores, "rows": rows, "skipped": skipped}, targets
 
 
-def crowd(model: StreamModel, count: int, settings: BenchSettings, advance: Advance) -> tuple[dict[str, Any], str]:
-    """So many streams, each at a phase of its own: checked against each other, then timed in turns."""
+def measure_streams(
+    model: StreamModel, count: int, settings: BenchSettings, advance: Advance
+) -> tuple[dict[str, Any], str]:
+    """Step `count` streams at different phases in three ways: check that they agree, then time them in turns."""
     from nystream.stream import StreamPool
 
-    started = _started(model, min(count, PHASES), settings.seed)
     pool = StreamPool(model, capacity=count, backend=settings.backend)
     if hasattr(pool._backend, "threads"):
         pool._backend.threads = settings.cores
-    ids = _opened(pool, model, started, count, settings.seed)
-    batch = states.stack([started[place % len(started)] for place in range(count)])
-    width = model.config.input_dim
-    feeds = [tokens(count, width, settings.seed + 2 + turn) for turn in range(FEEDS)]
-
-    in_torch = pool.backend == "torch"  # a compiled pool has threads of its own
+    ids, batch = _started(pool, model, count, settings.seed)
+    feeds = [tokens(count, model.config.input_dim, settings.seed + 2 + turn) for turn in range(NUM_FEEDS)]
+    in_torch = pool.backend == "torch"  # a compiled pool has its own threads
 
     def one_by_one(x: Any) -> Any:
         if in_torch:
@@ -76,36 +74,35 @@ def crowd(model: StreamModel, count: int, settings: BenchSettings, advance: Adva
         y, batch = model.step(x, batch, inplace=True)
         return y
 
-    # All three have seen the same tokens: what each says about the next ones must be the same.
-    first = feeds[0].numpy()
-    alone = torch.stack([torch.from_numpy(y) for y in one_by_one(first)])
-    wanted = at_once(feeds[0])
-    check.compare(ONE, dict(enumerate(alone.double())), wanted.double(), BATCHED, settings.sizes.layers)
-    wanted = at_once(feeds[1])
-    together = torch.from_numpy(many(feeds[1].numpy()))
-    check.compare(MANY, dict(enumerate(together.double())), wanted.double(), BATCHED, settings.sizes.layers)
+    for feed, name, push in ((feeds[0], PUSH, one_by_one), (feeds[1], PUSH_MANY, many)):
+        outputs = {place: torch.from_numpy(y).double() for place, y in enumerate(push(feed.numpy()))}
+        check.compare(name, outputs, at_once(feed).double(), BATCHED, settings.sizes.layers)
 
     arrays = [(x.numpy(),) for x in feeds]
     jobs = {
-        ONE: TimedCall(one_by_one, arrays),
-        MANY: TimedCall(many, arrays),
+        PUSH: TimedCall(one_by_one, arrays),
+        PUSH_MANY: TimedCall(many, arrays),
         BATCH_1: TimedCall(at_once, [(x, 1) for x in feeds]),
     }
     if settings.cores > 1:
         jobs[BATCH] = TimedCall(at_once, [(x, settings.cores) for x in feeds])
     with threads(settings.cores):
-        times = measure(jobs, max(settings.rounds // 8, 1), advance, SECONDS, TURN)
-    rates = {name: count / found.median for name, found in times.items()}
-    row: dict[str, Any] = {"streams": count, "bytes_per_stream": int(pool.bytes_per_stream)}
-    row |= {"one_by_one_steps_per_second": rates[ONE], "push_many_steps_per_second": rates[MANY]}
-    row["torch_batch_one_thread_steps_per_second"] = rates[BATCH_1]
-    row["torch_batch_steps_per_second"] = max(rates[BATCH_1], rates.get(BATCH, 0.0))
-    row["many_over_one"] = times[ONE].median / times[MANY].median
+        times = measure(jobs, max(settings.rounds // 8, 1), advance, JOB_SECONDS, TURN_SECONDS)
+    rates = {name: count / job_times.median for name, job_times in times.items()}
+    row = {
+        "streams": count,
+        "bytes_per_stream": int(pool.bytes_per_stream),
+        "one_by_one_steps_per_second": rates[PUSH],
+        "push_many_steps_per_second": rates[PUSH_MANY],
+        "torch_batch_one_thread_steps_per_second": rates[BATCH_1],
+        "torch_batch_steps_per_second": max(rates[BATCH_1], rates.get(BATCH, 0.0)),
+        "many_over_one": times[PUSH].median / times[PUSH_MANY].median,
+    }
     return row, str(pool.backend)
 
 
 def free_memory() -> float:
-    """Bytes that are available, where the system says so."""
+    """Available memory in bytes; infinite where the system does not report it."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
@@ -115,24 +112,18 @@ def free_memory() -> float:
     return float("inf")
 
 
-def _started(model: StreamModel, count: int, seed: int) -> list[Any]:
-    """States of streams with full windows, spread over a cycle."""
+def _started(pool: Any, model: StreamModel, count: int, seed: int) -> tuple[list[Any], Any]:
+    """`count` streams with full windows, their phases spread over a cycle: in the pool, and as one batch of states."""
     n = model.config.window
-    x = tokens(2 * n, model.config.input_dim, seed)[None]
-    return [model.advance(x[:, : n + place * n // count], model.init_state(1)) for place in range(count)]
-
-
-def _opened(pool: Any, model: StreamModel, started: list[Any], count: int, seed: int) -> list[Any]:
-    """Streams of the pool at the same places: each start is pushed once, its copies are restored from a snapshot."""
-    n = model.config.window
-    x = tokens(2 * n, model.config.input_dim, seed).numpy()
-    blobs = []
-    ids = []
-    for place in range(len(started)):
-        stream = pool.open()
-        for token in x[: n + place * n // len(started)]:
-            pool.push(stream, token)
-        ids.append(stream)
-        blobs.append(pool.snapshot(stream))
-    ids += [pool.restore(blobs[place % len(blobs)]) for place in range(len(ids), count)]
-    return ids
+    x = tokens(2 * n, model.config.input_dim, seed)
+    phases = min(count, NUM_PHASES)
+    ids, snapshots, started = [], [], []
+    for phase in range(phases):
+        seen = x[: n + phase * n // phases]
+        started.append(model.advance(seen[None], model.init_state(1)))
+        ids.append(pool.open())
+        for token in seen.numpy():
+            pool.push(ids[-1], token)
+        snapshots.append(pool.snapshot(ids[-1]))
+    ids += [pool.restore(snapshots[place % phases]) for place in range(phases, count)]
+    return ids, states.stack([started[place % phases] for place in range(count)])

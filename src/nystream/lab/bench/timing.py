@@ -1,4 +1,4 @@
-"""Timing that bears a busy machine: contenders take turns, and medians of many steps are compared."""
+"""Timing on a busy machine: contenders take turns, and medians of many steps are compared."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-BLOCK_SECONDS = 2e-3  # about how long one contender runs before it is another's turn
-BLOCK_STEPS = 200  # at most so many steps in that time
-JOB_SECONDS = 12.0  # about how long one contender is timed in all: slow ones sit out some of the rounds
-PILOT, PILOT_SECONDS = 5, 0.2  # steps that are tried first, to warm up and to tell how long they take
+BLOCK_SECONDS = 2e-3  # approximate length of a turn
+BLOCK_STEPS = 200  # maximum number of steps in a turn
+JOB_SECONDS = 12.0  # approximate time per contender in total: slow ones skip some of the rounds
+PILOT_STEPS, PILOT_SECONDS = 5, 0.2  # to warm up, and to estimate the time of a step
 
 
 class TimedCall(NamedTuple):
-    """What is timed: a call, and the arguments it gets in turn."""
+    """A function to time, and the arguments that it gets in turn."""
 
     call: Callable[..., object]
     inputs: Sequence[tuple[Any, ...]] = ((),)
 
 
 class Times(NamedTuple):
-    """Seconds of a step, over all the steps that were timed."""
+    """Seconds per step, over all steps that were timed."""
 
     median: float
     p99: float
@@ -47,10 +47,7 @@ class Times(NamedTuple):
 
 
 def interleaved(jobs: Mapping[str, Callable[[], object]], rounds: int, block: int = 1) -> dict[str, float]:
-    """Median seconds of a call of every job: `rounds` times, `block` calls of one after `block` calls of another.
-
-    Whatever else the machine does then falls on all of them alike, and their ratio is worth more than either.
-    """
+    """Median seconds per call of every job, timed in turns of `block` calls."""
     took = collect({name: TimedCall(call) for name, call in jobs.items()}, rounds, block)
     return {name: median(second for seconds in turns for second in seconds) for name, turns in took.items()}
 
@@ -62,10 +59,10 @@ def measure(
     seconds: float = JOB_SECONDS,
     turn: float = BLOCK_SECONDS,
 ) -> dict[str, Times]:
-    """The times of a call of every job, in `rounds` turns of about `turn` seconds each.
+    """Times per call of every job, in `rounds` turns of about `turn` seconds each.
 
-    The first call of a turn is not counted: it finds the caches as the one before has left them, and would weigh the
-    more the slower the job is.
+    The first call of a turn is not counted: it finds the caches as the previous job left them, and would weigh more the
+    slower the job is.
     """
     took = collect(jobs, rounds, None, advance, seconds, warm=1, turn=turn)
     return {name: Times.of([second for turn in turns for second in turn]) for name, turns in took.items()}
@@ -80,12 +77,10 @@ def collect(
     warm: int = 0,
     turn: float = BLOCK_SECONDS,
 ) -> dict[str, list[list[float]]]:
-    """Seconds of every call, by job and by turn: `rounds` turns of `block` calls, after one turn that warms up.
+    """Seconds of every call, by job and turn: `rounds` turns of `block` calls, after a turn for warming up.
 
-    Every turn begins with `warm` calls that are not counted.
-
-    Without `block`, a turn is as many calls as fit into `turn` seconds, and a job that would take longer than `seconds`
-    in all takes part in some of the rounds only.
+    Every turn begins with `warm` calls that are not counted. Without `block`, a turn has as many calls as fit into
+    `turn` seconds, and a job that would take longer than `seconds` in total skips some of the rounds.
     """
     with quiet():
         pilot = {name: _pilot(job) if block is None else 0.0 for name, job in jobs.items()}
@@ -110,7 +105,7 @@ def collect(
                     took[name].append(times)
             if number and advance is not None:
                 advance()
-        for name, job in jobs.items():  # one that sat out every round but the first
+        for name, job in jobs.items():  # one that skipped all rounds but the first
             if not took[name]:
                 took[name].append(_turn(job, at[name], blocks[name]))
     return took
@@ -118,7 +113,7 @@ def collect(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No garbage collection while something is timed: it would fall on whichever step comes by."""
+    """No garbage collection during timing."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -131,7 +126,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """torch with so many threads; afterwards as before."""
+    """Set the number of torch's threads, and restore it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -141,9 +136,9 @@ def threads(number: int) -> Iterator[None]:
 
 
 def _pilot(job: TimedCall) -> float:
-    """About how long a call takes; one that is slow is tried once or twice only."""
+    """Approximate seconds per call; a slow one is tried only once or twice."""
     took: list[float] = []
-    while len(took) < PILOT and sum(took) < PILOT_SECONDS:
+    while len(took) < PILOT_STEPS and sum(took) < PILOT_SECONDS:
         took += _turn(job, len(took), 1)
     return min(took)
 

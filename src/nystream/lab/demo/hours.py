@@ -1,4 +1,4 @@
-"""The held-out weeks as a live stream: an hour comes, a forecast of the next one goes out."""
+"""The held-out weeks as a live stream: every hour, a forecast of the next one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ WEEK = 168  # hours
 
 
 class Hour(NamedTuple):
-    """A forecast, made an hour before, and what came of it; megawatts."""
+    """A forecast, made an hour before, and the truth, in megawatts."""
 
-    time: np.datetime64  # that is forecast
+    time: np.datetime64  # of the hour that is forecast
     forecast: float
     truth: float
-    before: float  # the last total that was known: what persistence forecasts
+    before: float  # the last known total: the forecast of persistence
     microseconds: float  # of the step
 
     @property
     def missed(self) -> float:
-        """Forecast minus truth, as a share of the truth."""
+        """Forecast minus truth, relative to the truth."""
         return (self.forecast - self.truth) / self.truth
 
 
 class DemandStream:
-    """The held-out hours through a model, one push an hour."""
+    """The held-out hours, pushed through a model one by one."""
 
     def __init__(self, problem: DemandForecast, model: StreamModel, weeks: int) -> None:
         self.problem = problem
@@ -41,7 +41,7 @@ class DemandStream:
         self.start = problem.edges[1]
         self.count = min(weeks * WEEK, len(problem.x) - self.start)
         tokens = problem.x.numpy()
-        for row in range(self.start - WINDOW + 1, self.start):  # the stream has been running for a while
+        for row in range(self.start - WINDOW + 1, self.start):  # fill the window
             self.pool.push(self.sid, tokens[row])
         self.tokens = tokens[self.start : self.start + self.count]
 
@@ -65,36 +65,36 @@ class DemandStream:
 
 
 class Tally:
-    """How far off the forecasts were so far, and how long the steps took."""
+    """Errors of the forecasts so far, and times of the steps."""
 
     def __init__(self) -> None:
         self.hours: list[Hour] = []
-        self.widest = 0.0  # the largest error, as a share of the truth
-        self._missed = self._still = self._share = 0.0
+        self.widest = 0.0  # the largest error, relative to the truth
+        self._error = self._persistence = self._share = 0.0  # sums
 
     def add(self, hour: Hour) -> None:
         self.hours.append(hour)
         self.widest = max(self.widest, abs(hour.missed))
-        self._missed += abs(hour.forecast - hour.truth)
-        self._still += abs(hour.before - hour.truth)
+        self._error += abs(hour.forecast - hour.truth)
+        self._persistence += abs(hour.before - hour.truth)
         self._share += abs(hour.missed)
 
     @property
     def error(self) -> float:
-        """Mean error, megawatts."""
-        return self._missed / max(len(self.hours), 1)
+        """Mean error in megawatts."""
+        return self._error / max(len(self.hours), 1)
 
     @property
     def persistence(self) -> float:
-        """Mean error of saying that nothing changes, megawatts."""
-        return self._still / max(len(self.hours), 1)
+        """Mean error of persistence, which forecasts no change, in megawatts."""
+        return self._persistence / max(len(self.hours), 1)
 
     @property
     def share(self) -> float:
-        """Mean error as a share of the truth."""
+        """Mean error relative to the truth."""
         return self._share / max(len(self.hours), 1)
 
     @property
     def microseconds(self) -> float:
-        """Median of the last steps."""
+        """Median time of the last steps."""
         return float(np.median([hour.microseconds for hour in self.hours[-1000:]])) if self.hours else 0.0

@@ -1,4 +1,4 @@
-"""The models of the demonstration, trained on the sample that comes with the package."""
+"""The models of the demo, trained on the sample that comes with the package."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ BUDGET = TrainConfig(epochs=15, steps_per_epoch=40, batch_size=8, lr=3e-3, piece
 
 
 def load() -> DemandForecast:
-    """The total of 24 areas an hour ahead, from what they are, were a day ago and a week ago."""
+    """The total demand of 24 areas an hour ahead, from their demand now, a day ago and a week ago."""
     return electricity.forecast(electricity.sample(), tokens="lags", target="change")
 
 
 def train(
     problem: DemandForecast, show: bool | None = None, budget: TrainConfig = BUDGET
 ) -> Iterator[tuple[str, StreamModel]]:
-    """Full attention in one phase, then continual landmarks and from them fixed ones: each as it has learned.
+    """Train full attention in one phase, continual and then fixed landmarks in two; yield each model when it is done.
 
     `full` has the weights of `co-full-single`, and computes the same.
     """
-    # Fixed landmarks share out among two phases what full attention has in one.
+    # The two phases of fixed landmarks together have as many epochs as full attention.
     tuning = dataclasses.replace(budget, epochs=budget.epochs // 3, lr=budget.lr / 3)
     first = dataclasses.replace(budget, epochs=budget.epochs - tuning.epochs)
     train, valid, _ = problem.parts
@@ -52,14 +52,14 @@ def train(
 
 
 def errors(problem: DemandForecast, model: StreamModel) -> dict[str, float]:
-    """Test errors of a model, streaming, in units of the total's deviation."""
+    """Streaming test errors of a model, in units of the standard deviation of the total."""
     return problem.in_totals(evaluate(model, problem.test, Forecasting(), skip=WINDOW - 1))
 
 
 def _build(variant: str, problem: DemandForecast, seed: int) -> StreamModel:
     torch.manual_seed(seed)
-    few = LANDMARKS if variants.get(variant).low_rank else None
-    attention = AttentionConfig(variant, EMBED_DIM, NUM_HEADS, WINDOW, few)
+    landmarks = LANDMARKS if variants.get(variant).low_rank else None
+    attention = AttentionConfig(variant, EMBED_DIM, NUM_HEADS, WINDOW, landmarks)
     shape = ModelConfig(input_dim=problem.train.input_dim, output_dim=1, attention=attention, ff_dim=EMBED_DIM)
     info = ModelInfo("forecasting", labels=("change of the total",), units=("MW",), horizon=1, seconds=3600.0)
     model = StreamModel(shape, info)

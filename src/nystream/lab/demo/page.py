@@ -1,4 +1,4 @@
-"""What the demonstration leaves behind: one page that needs no network, with the table and plots."""
+"""The report of the demo: one self-contained page with the table and plots."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from nystream.lab.reproduce.report.plots import GREY, INK, PAGE, Plot, drawn
 from nystream.plotting import BLUE, RED
 from nystream.provenance import hardware
 
-SHOWN = 14 * 24  # hours of the plot
-EVERY = 6  # hours between two marks of forecasts
-COLUMNS = ("mse (1e-3)", "mean error, GW", "multiply-adds", "µs a step", "memory")
+SHOWN_HOURS = 14 * 24
+MARK_HOURS = 6  # between two marks of forecasts
+COLUMNS = ("mse (1e-3)", "mean error, GW", "multiply-adds", "µs per step", "memory")
 STYLE = Path(__file__).with_name("page.css")
-BROAD, SLIM = 7.6, 4.4  # inches
+WIDE, NARROW = 7.6, 4.4  # inches
 
 
 def render(lines: Sequence[SummaryRow], tally: Tally, notes: tuple[str, ...], command: str) -> str:
-    """The page, as text."""
+    """The page as HTML."""
     makers: list[Callable[[float], Plot]] = [
         lambda width: _forecast(tally.hours, width),
         lambda width: _errors(tally, width),
         lambda width: _costs(lines, width),
     ]
-    pairs = [(make(BROAD), make(SLIM)) for make in makers]
-    figures = tuple(Figure(broad.name, broad.alt, broad.caption) for broad, _ in pairs)
+    pairs = [(make(WIDE), make(NARROW)) for make in makers]
+    figures = tuple(Figure(wide.name, wide.alt, wide.caption) for wide, _ in pairs)
     machine = hardware()
     source = f"`{command}` on {machine['cores']} cores of {machine['cpu']}, torch {machine['torch']}"
     summary = (
         Paragraph(
-            "The demand of 24 areas of the United States, forecast an hour ahead by Transformers that read one hour "
-            "at a time. They learned from 2022 to 2024 and were then shown weeks that they had never seen."
+            "Electricity demand of 24 areas of the United States, forecast an hour ahead by Transformers that read one "
+            "hour at a time. They were trained on data from 2022 to 2024, and then followed weeks they had never seen."
         ),
         table(lines, notes),
         Sources((source,)),
@@ -56,67 +56,67 @@ def render(lines: Sequence[SummaryRow], tally: Tally, notes: tuple[str, ...], co
     about = Bullets(
         (
             f"One block, n = {WINDOW} hours, d = {EMBED_DIM}, {NUM_HEADS} heads, m = {LANDMARKS} landmarks. Full "
-            "attention has as many epochs in one phase as fixed landmarks have in two; the model with continual "
-            "landmarks is their first phase.",
-            "Full attention over a recomputed window and continual full attention have the same weights, and answer "
-            "the same: what differs is what a step costs.",
+            "attention was trained for as many epochs in one phase as fixed landmarks in two; the model with continual "
+            "landmarks is the result of the first phase.",
+            "Full attention over a recomputed window and continual full attention have the same weights and the same "
+            "forecasts; only the cost of a step differs.",
             "Data: EIA-930 as cleaned by Ruggles et al., Scientific Data 7, 155, 2020, CC BY 4.0.",
         )
     )
     page = Document(
-        "A stream of electricity",
+        "Electricity demand as a stream",
         summary,
-        (Section("The stream", "stream", figures[:2]), Section("What it costs", "costs", (figures[2], about))),
+        (Section("The stream", "stream", figures[:2]), Section("Cost", "costs", (figures[2], about))),
     )
-    return html.render(page, {broad.name: _both(broad, slim) for broad, slim in pairs}, STYLE.read_text("utf-8"))
+    return html.render(page, {wide.name: _both(wide, narrow) for wide, narrow in pairs}, STYLE.read_text("utf-8"))
 
 
 def table(lines: Sequence[SummaryRow], notes: tuple[str, ...]) -> Grid:
     columns = (GridColumn("model", number=False), *(GridColumn(name) for name in COLUMNS))
     rows = tuple(GridRow((line.name, *line.cells()), starts=not line.variant) for line in lines)
-    return Grid("Error and cost of a step", columns, rows, notes)
+    return Grid("Error and cost per step", columns, rows, notes)
 
 
-def _both(broad: Plot, slim: Plot) -> str:
-    """For a desk and for a phone; the style shows one of them."""
-    slim = slim._replace(name=f"{slim.name}-slim")  # ids are its own
-    return f'<div class="broad">{drawn(broad).inline()}</div><div class="slim">{drawn(slim).inline()}</div>'
+def _both(wide: Plot, narrow: Plot) -> str:
+    """A plot for a desktop and one for a phone; the style sheet shows one of them."""
+    narrow = narrow._replace(name=f"{narrow.name}-slim")  # ids must be unique
+    return f'<div class="broad">{drawn(wide).inline()}</div><div class="slim">{drawn(narrow).inline()}</div>'
 
 
 def _forecast(hours: Sequence[Hour], width: float) -> Plot:
-    few = hours[-SHOWN:]
+    shown = hours[-SHOWN_HOURS:]
 
     def fill(figure: Any) -> None:
         from matplotlib import dates
 
         figure.set_size_inches(width, 3.9)
         upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-        times = np.array([hour.time for hour in few], dtype="datetime64[m]").astype("datetime64[s]").astype(object)
-        upper.plot(times, [hour.truth / 1e3 for hour in few], color=INK, linewidth=1.0, label="truth")
+        times = np.array([hour.time for hour in shown], dtype="datetime64[m]").astype("datetime64[s]").astype(object)
+        upper.plot(times, [hour.truth / 1e3 for hour in shown], color=INK, linewidth=1.0, label="truth")
         upper.plot(
-            times[::EVERY], [hour.forecast / 1e3 for hour in few[::EVERY]], "o", color=BLUE, markersize=4.5,
-            markerfacecolor=PAGE, markeredgewidth=1.1, label=f"forecast, every {EVERY} hours",
+            times[::MARK_HOURS], [hour.forecast / 1e3 for hour in shown[::MARK_HOURS]], "o", color=BLUE, markersize=4.5,
+            markerfacecolor=PAGE, markeredgewidth=1.1, label=f"forecast, every {MARK_HOURS} hours",
         )  # fmt: skip
         upper.set_ylabel("demand, GW")
         upper.margins(y=0.2)
         upper.legend(loc="upper left", ncols=2)
-        lower.fill_between(times, [100 * hour.missed for hour in few], color=BLUE, linewidth=0, step="mid")
+        lower.fill_between(times, [100 * hour.missed for hour in shown], color=BLUE, linewidth=0, step="mid")
         lower.axhline(0, color=INK, linewidth=0.8)
         lower.set_ylabel("forecast\nminus truth, %")
         for axis in (upper, lower):
             axis.margins(x=0.01)
             axis.grid()
         figure.align_ylabels()
-        ways: Any = dates
-        where = ways.AutoDateLocator(minticks=5 if width == BROAD else 3, maxticks=9 if width == BROAD else 5)
-        lower.xaxis.set_major_locator(where)
-        lower.xaxis.set_major_formatter(ways.ConciseDateFormatter(where))
+        untyped: Any = dates
+        locator = untyped.AutoDateLocator(minticks=5 if width == WIDE else 3, maxticks=9 if width == WIDE else 5)
+        lower.xaxis.set_major_locator(locator)
+        lower.xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator))
 
     return Plot(
         "demo-forecast",
-        "Demand and its forecasts above, how far off they were below",
-        f"The last {len(few) // 24} days of the stream. Above, what came and what had been forecast an hour before; "
-        "below, the difference, as a share of demand.",
+        "Demand and its forecasts above, their errors below",
+        f"The last {len(shown) // 24} days of the stream. Above, demand and its forecasts of an hour before; below, "
+        "the difference, in percent of demand.",
         fill,
     )
 
@@ -138,7 +138,7 @@ def _errors(tally: Tally, width: float) -> Plot:
         axis.set_ylabel("mean error so far, GW")
         axis.grid()
 
-    caption = "The mean error so far; persistence says that nothing changes."
+    caption = "The mean error so far; persistence forecasts no change."
     return Plot("demo-errors", "Mean error so far against time", caption, fill)
 
 
@@ -148,7 +148,7 @@ def _costs(lines: Sequence[SummaryRow], width: float) -> Plot:
     def fill(figure: Any) -> None:
         figure.set_size_inches(width, 2.2)
         axis = figure.subplots()
-        names = [name if width == BROAD else name.replace(", ", ",\n") for name in times]
+        names = [name if width == WIDE else name.replace(", ", ",\n") for name in times]
         axis.barh(names, list(times.values()), color=[GREY, GREY, RED, BLUE], height=0.6)
         for row, microseconds in enumerate(times.values()):
             axis.annotate(f" {microseconds:,.1f} µs", (microseconds, row), va="center")
@@ -156,8 +156,6 @@ def _costs(lines: Sequence[SummaryRow], width: float) -> Plot:
         axis.set_xscale("log")
         axis.margins(x=0.2)
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.set_xlabel("µs a step, whole model, one thread")
+        axis.set_xlabel("µs per step, whole model, one thread")
 
-    return Plot(
-        "demo-costs", "Time of a step", "The median time of a step of each model, side by side; log scale.", fill
-    )
+    return Plot("demo-costs", "Time per step", "The median time per step of each model, on a log scale.", fill)

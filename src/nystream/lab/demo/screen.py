@@ -1,4 +1,4 @@
-"""The stream on a terminal: what came and what was forecast as a moving chart, how far off, and what a step costs."""
+"""The stream on a terminal: a moving chart of truth, forecasts and errors, or one line per week in a log."""
 
 from __future__ import annotations
 
@@ -11,49 +11,50 @@ from rich.live import Live
 from rich.text import Text
 
 from nystream.lab.demo.chart import AXIS, Panel, round_up, ticks
-from nystream.lab.demo.hours import DemandStream, Hour, Tally
+from nystream.lab.demo.hours import WEEK, DemandStream, Hour, Tally
 from nystream.lab.demo.terminal import Keyboard
 
-FRAMES = 17  # a second: of four weeks in twenty seconds, two hours a frame are one cell of the chart
-FORECAST = "magenta"  # is seen on dark terminals and on light ones
-EVERY = 6  # hours between two marks of past forecasts
-AHEAD = 2  # columns of dots that the forecast of the next hour stands ahead of the truth
-LEAST = 0.01  # largest error that the lower chart shows at first, as a share of demand
+FRAMES_PER_SECOND = 17  # with four weeks in twenty seconds, a frame is two hours: one cell of the chart
+FORECAST = "magenta"  # visible on dark and on light terminals
+MARK_HOURS = 6  # between two marks of past forecasts
+AHEAD = 2  # columns of dots between the truth and the forecast of the next hour
+MIN_ERROR_SCALE = 0.01  # of the lower chart, relative to demand
 NOW, PAST = "●", "○"
+LOG_HEAD = "   week  until (UTC)          truth   forecast  mean error  µs per step   memory"
 
 
 def follow(stream: DemandStream, console: Console, seconds: float, keyboard: Keyboard) -> Tally:
-    """The whole stream on the screen, in about so many seconds; q ends it early, the space bar holds it."""
+    """Show the stream on the screen in about `seconds`; q ends it, the space bar pauses it."""
     tally = Tally()
     bounds = _bounds(stream)
     hours = iter(stream)
-    gone, last, held = 0.0, time.monotonic(), False
+    elapsed, last, paused = 0.0, time.monotonic(), False
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
     with live as display:
         while len(tally.hours) < len(stream):
             keys = keyboard.pressed()
             if "q" in keys:
                 break
-            held ^= keys.count(" ") % 2 == 1
+            paused ^= keys.count(" ") % 2 == 1
             now = time.monotonic()
-            # A frame that took long, or a stop by Ctrl-Z, delays the stream: it makes no jumps.
-            gone, last = gone + (0.0 if held else min(now - last, 3 / FRAMES)), now
-            due = min(len(stream), max(2, round(len(stream) * gone / seconds)))
+            # A slow frame, or Ctrl-Z, delays the stream instead of making it jump.
+            elapsed, last = elapsed + (0.0 if paused else min(now - last, 3 / FRAMES_PER_SECOND)), now
+            due = min(len(stream), max(2, round(len(stream) * elapsed / seconds)))
             for _ in range(due - len(tally.hours)):
                 tally.add(next(hours))
             size = console.size
-            leave = f"{keyboard.how_to_leave}{'; space goes on' if held else '; space holds it' if keyboard else ''}"
+            leave = f"{keyboard.how_to_leave}{'; space resumes' if paused else '; space pauses' if keyboard else ''}"
             display.update(frame(tally, stream, bounds, size.width, size.height, leave), refresh=True)
-            time.sleep(1 / FRAMES)
+            time.sleep(1 / FRAMES_PER_SECOND)
     return tally
 
 
 def frame(
     tally: Tally, stream: DemandStream, bounds: tuple[float, float], width: int, height: int, leave: str = "q quits"
 ) -> Group:
-    """One picture, exactly as large as the terminal; what is said beside the charts gives way where it is low.
+    """One frame, exactly as large as the terminal; a low one has fewer lines of text.
 
-    The truth of the newest hour has not come yet: there is but its forecast.
+    The truth of the newest hour is not known yet, only its forecast.
     """
     above = [_title(width), _legend(width)]
     days = [_days(tally.hours, width, bounds)]
@@ -65,8 +66,30 @@ def frame(
     return Group(*(_cut(row, width) for row in (*above, *charts, *days, *below)))
 
 
+def tell(stream: DemandStream, console: Console) -> Tally:
+    """Print the stream as one line per week, none longer than 80 characters."""
+    tally = Tally()
+    memory = decimal(stream.bytes_per_stream)
+    console.print(LOG_HEAD, highlight=False, soft_wrap=True)
+    for hour in stream:
+        tally.add(hour)
+        done = len(tally.hours)
+        if done % WEEK and done != len(stream):
+            continue
+        line = (
+            f"{done / WEEK:>7.3g}  {_written(hour)}  {hour.truth / 1e3:5.1f} GW   {hour.forecast / 1e3:5.1f} GW"
+            f"      {100 * tally.share:4.2f} %  {tally.microseconds:>11.1f}  {memory:>7}"
+        )
+        console.print(line, highlight=False, soft_wrap=True)
+    return tally
+
+
+def _written(hour: Hour) -> str:
+    return np.datetime_as_string(hour.time, unit="h").replace("T", " ") + ":00"
+
+
 def _charts(tally: Tally, bounds: tuple[float, float], width: int, height: int) -> list[Text]:
-    """The demand, and beneath it how far off the forecasts were, where there is room for both."""
+    """The demand, and below it the errors of the forecasts if there is room."""
     below = min(height * 4 // 11, 12) if height >= 8 else 0
     margin = _margin(bounds)
     inner = max(width - margin, 2)
@@ -75,17 +98,17 @@ def _charts(tally: Tally, bounds: tuple[float, float], width: int, height: int) 
     newest = upper.columns - 1
     upper.line([hour.truth / 1e3 for hour in past], newest - AHEAD, "")
     for back, hour in enumerate(reversed(past[-upper.columns :])):
-        if _hour_of_day(hour) % EVERY == 0:
+        if _hour_of_day(hour) % MARK_HOURS == 0:
             upper.mark(newest - AHEAD - back, hour.forecast / 1e3, PAST, FORECAST)
     upper.mark(newest, ahead.forecast / 1e3, NOW, f"bold {FORECAST}")
-    labels = {value: f"{value:.0f}" for value in ticks(*bounds, most=max(upper.height // 2, 2))}
+    labels = {value: f"{value:.0f}" for value in ticks(*bounds, max_ticks=max(upper.height // 2, 2))}
     rows = upper.rows(labels, margin)
     if not below:
         return rows
-    scale = 100 * round_up(max(tally.widest, LEAST))
+    scale = 100 * round_up(max(tally.widest, MIN_ERROR_SCALE))
     lower = Panel(inner, below, -scale, scale)
     lower.bars([100 * hour.missed for hour in past], newest - AHEAD, 0.0, FORECAST)
-    title = Text(f"{'%':>{margin - AXIS}} forecast minus truth, as a share of demand", style="dim")
+    title = Text(f"{'%':>{margin - AXIS}} forecast minus truth, in percent of demand", style="dim")
     labels = {scale: f"+{scale:g}", 0.0: "0", -scale: f"-{scale:g}"} if below > 2 else {scale: f"±{scale:g}"}
     return [*rows, title, *lower.rows(labels, margin)]
 
@@ -96,21 +119,23 @@ def _title(width: int) -> Text:
 
 
 def _legend(width: int) -> Text:
-    def said(past: str, now: str) -> Text:
+    def legend(past: str, now: str) -> Text:
         return Text.assemble(
             ("GW  ", "dim"), ("⠤⠒⠉", ""), " truth   ", (PAST, FORECAST), f" {past}   ", (NOW, FORECAST), f" {now}"
         )
 
     return _first(
-        width, said(f"its forecast, every {EVERY} hours", "forecast of the next hour"), said("forecast", "next")
+        width,
+        legend(f"its forecast, every {MARK_HOURS} hours", "forecast of the next hour"),
+        legend("forecast", "next"),
     )
 
 
 def _now(hours: list[Hour], width: int) -> Text:
-    came, ahead = hours[-2 if len(hours) > 1 else -1], hours[-1]
-    when = np.datetime_as_string(came.time, unit="h").replace("T", " ") + ":00"
-    truth, forecast = f"{came.truth / 1e3:.1f}", f"{came.forecast / 1e3:.1f}"
-    missed, following = f"{100 * came.missed:+.1f} %", f"{ahead.forecast / 1e3:.1f}"
+    latest, ahead = hours[-2 if len(hours) > 1 else -1], hours[-1]
+    when = _written(latest)
+    truth, forecast = f"{latest.truth / 1e3:.1f}", f"{latest.forecast / 1e3:.1f}"
+    missed, following = f"{100 * latest.missed:+.1f} %", f"{ahead.forecast / 1e3:.1f}"
     return _first(
         width,
         Text.assemble((f"{when} UTC  ", "bold"), f"truth {truth} GW, forecast {forecast} ({missed}); next {following}"),
@@ -119,11 +144,11 @@ def _now(hours: list[Hour], width: int) -> Text:
 
 
 def _error(tally: Tally, width: int) -> Text:
-    share, error, still = f"{100 * tally.share:.2f} %", f"{tally.error / 1e3:.2f}", f"{tally.persistence / 1e3:.1f}"
+    error, still = f"{tally.error / 1e3:.2f} GW", f"persistence {tally.persistence / 1e3:.1f}"
     return _first(
         width,
-        Text(f"mean error so far {error} GW, {share} of demand; persistence {still} GW"),
-        Text(f"mean error {error} GW; persistence {still}"),
+        Text(f"mean error so far {error}, {100 * tally.share:.2f} % of demand; {still} GW"),
+        Text(f"mean error {error}; {still}"),
     )
 
 
@@ -131,7 +156,7 @@ def _cost(tally: Tally, stream: DemandStream, width: int) -> Text:
     step, memory = f"{tally.microseconds:.1f} µs", decimal(stream.bytes_per_stream)
     return _first(
         width,
-        Text(f"a step takes {step} (median); memory {memory}, however long the stream runs"),
+        Text(f"a step takes {step} (median); memory {memory}, however long the stream"),
         Text(f"a step {step}, memory {memory}, fixed"),
     )
 
@@ -143,7 +168,7 @@ def _foot(tally: Tally, stream: DemandStream, leave: str, width: int) -> Text:
 
 
 def _days(hours: list[Hour], width: int, bounds: tuple[float, float]) -> Text:
-    """Dates beneath the charts, each beginning where its day does."""
+    """Dates below the charts, each at the start of its day."""
     margin = _margin(bounds)
     row = [" "] * width
     free = margin
@@ -158,7 +183,7 @@ def _days(hours: list[Hour], width: int, bounds: tuple[float, float]) -> Text:
 
 
 def _bounds(stream: DemandStream) -> tuple[float, float]:
-    """A scale that holds all of the stream, in gigawatts; it does not move while one looks."""
+    """A scale for the whole stream, in gigawatts, so that it stays the same."""
     known = stream.problem.last[stream.start : stream.start + len(stream), 0] / 1e3
     return 10 * float(np.floor(known.min() / 10)), 10 * float(np.ceil(known.max() / 10))
 
@@ -172,7 +197,7 @@ def _hour_of_day(hour: Hour) -> int:
 
 
 def _first(width: int, *texts: Text) -> Text:
-    """The first that fits, or the last."""
+    """The first text that fits, or the last one."""
     return next((text for text in texts if text.cell_len <= width), texts[-1])
 
 

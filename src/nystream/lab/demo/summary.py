@@ -1,4 +1,4 @@
-"""What came of it, in one table: error, operations, time and memory of every model, and baselines beside them."""
+"""The results in one table: error, operations, time and memory of every model, and of baselines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NAMES = {
     "co-cont-single": "low-rank, continual landmarks",
     "co-fixed-single": "low-rank, fixed landmarks",
 }
-TOKENS = 4 * WINDOW * EMBED_DIM  # bytes of a window of tokens, as the block sees them
+WINDOW_BYTES = 4 * WINDOW * EMBED_DIM  # of the tokens that the block sees
 
 
 class StepCost(NamedTuple):
-    """What a step needs, of the model as it ran."""
+    """The cost of a step of a model as it ran."""
 
     operations: float  # multiply-adds of the attention
     microseconds: float  # of the whole model
@@ -33,7 +33,7 @@ class StepCost(NamedTuple):
 
 
 class SummaryRow(NamedTuple):
-    """A row of the table; no Transformer, or none that was timed, has no cost."""
+    """A row of the table; baselines, and models that were not timed, have no cost."""
 
     name: str
     mse: float  # in units of the variance of the total
@@ -42,65 +42,66 @@ class SummaryRow(NamedTuple):
     variant: str = ""
 
     def cells(self, missing: str = MISSING) -> tuple[str, ...]:
-        """The numbers, as they are printed."""
-        found = (f"{1e3 * self.mse:.3f}", f"{self.gigawatts:.3f}")
+        """The numbers as text."""
+        errors = (f"{1e3 * self.mse:.3f}", f"{self.gigawatts:.3f}")
         if self.cost is None:
-            return (*found, missing, missing, missing)
-        operations, microseconds, held = self.cost
+            return (*errors, missing, missing, missing)
+        operations, microseconds, nbytes = self.cost
         digits = 1 if microseconds < 100 else 0
-        return (*found, f"{operations:,.0f}", f"{microseconds:,.{digits}f}", f"{held / 1e3:,.0f} kB")
+        return (*errors, f"{operations:,.0f}", f"{microseconds:,.{digits}f}", f"{nbytes / 1e3:,.0f} kB")
 
 
-def scored(problem: DemandForecast, learned: Mapping[str, StreamModel], show: bool | None = None) -> list[SummaryRow]:
-    """Every model that has learned, and the baselines, on the held-out hours."""
+def scored(problem: DemandForecast, trained: Mapping[str, StreamModel], show: bool | None = None) -> list[SummaryRow]:
+    """Score every trained model, and the baselines, on the held-out hours."""
 
     def scores() -> Iterator[tuple[str, Mapping[str, float], str]]:
-        for variant, model in learned.items():
+        for variant, model in trained.items():
             yield NAMES[variant], errors(problem, model), variant
         for baseline in (persistence, ridge):
-            one = baseline(problem, skip=WINDOW - 1)
-            yield one.name, one.scores, ""
+            result = baseline(problem, skip=WINDOW - 1)
+            yield result.name, result.scores, ""
 
     lines = []
-    with track("scoring the models", len(learned) + 2, show) as advance:
-        for name, found, variant in scores():
-            lines.append(SummaryRow(name, found["mse"], found["mae"] * problem.deviation / 1e3, variant=variant))
+    with track("scoring the models", len(trained) + 2, show) as advance:
+        for name, values, variant in scores():
+            lines.append(SummaryRow(name, values["mse"], values["mae"] * problem.deviation / 1e3, variant=variant))
             advance(1, name)
     return lines
 
 
 def timed(
-    lines: Sequence[SummaryRow], learned: Mapping[str, StreamModel], rounds: int = 40, show: bool | None = None
+    lines: Sequence[SummaryRow], trained: Mapping[str, StreamModel], rounds: int = 40, show: bool | None = None
 ) -> list[SummaryRow]:
-    """The lines with what a step of each model costs, all measured side by side."""
+    """Add the cost of a step of each model, all measured in turns."""
     with naming("timing the models"):
-        pushes = time_pushes(learned, rounds, show)
+        pushes = time_pushes(trained, rounds, show)
 
     def cost(variant: str) -> StepCost | None:
         if variant not in pushes:
             return None
         times, pool = pushes[variant]
-        return StepCost(_operations(variant, learned[variant], pool), times.median * 1e6, pool.bytes_per_stream)
+        return StepCost(_operations(variant, trained[variant], pool), times.median * 1e6, pool.bytes_per_stream)
 
     return [line._replace(cost=cost(line.variant)) for line in lines]
 
 
 def notes(problem: DemandForecast, lines: Sequence[SummaryRow]) -> tuple[str, ...]:
-    """What the columns are, in sentences; of those that have numbers."""
+    """The meaning of the columns that have numbers."""
     hours = len(problem.test.x) - (WINDOW - 1)
-    said = (
-        f"Errors: of {hours:,} held-out hours, each forecast an hour before; the first {WINDOW - 1}, which fill the "
-        "window, are left out. mse is in units of the variance of the total in training.",
-        "Multiply-adds: of attention, a step, as `nystream.costs.executed` counts them. µs: a step of the whole model, "
-        "median, one thread. Memory: of one stream.",
-        "The recomputed window runs in torch, the others in compiled kernels. It keeps queries, keys and values beside "
-        f"its tokens, which spares it their projections; the tokens alone would be {TOKENS / 1e3:.0f} kB.",
+    paragraphs = (
+        f"Errors: over {hours:,} held-out hours, forecast an hour ahead; the first {WINDOW - 1}, which fill the "
+        "window, are not scored. mse is in units of the variance of the total in training.",
+        "Multiply-adds: of attention, per step, as `nystream.costs.executed` counts them. µs per step: whole model, "
+        "median, one thread. Memory: per stream.",
+        "The recomputed window runs in torch, the others in compiled kernels. It stores queries, keys and values in "
+        "addition to its tokens, which saves their projections; the tokens alone would be "
+        f"{WINDOW_BYTES / 1e3:.0f} kB.",
     )
-    return said if any(line.cost for line in lines) else said[:1]
+    return paragraphs if any(line.cost for line in lines) else paragraphs[:1]
 
 
 def _operations(variant: str, model: StreamModel, pool: StreamPool) -> float:
-    # Compiled kernels keep partial sums whatever the window; torch keeps what the model's config says.
+    # Compiled kernels always keep partial sums; torch follows the config.
     form = "partials" if pool.backend == "numba" else model.config.blocks[0].form
     low_rank = model.config.blocks[0].low_rank
     return costs.executed(variant, WINDOW, EMBED_DIM, LANDMARKS if low_rank else None, 1, NUM_HEADS, form=form).total

@@ -1,7 +1,6 @@
-"""The terminal while the demonstration has it: keys as they are pressed, and all as it was when it ends or is stopped.
+"""The terminal during the demo: keys are read as they are pressed, and its settings are restored at the end.
 
-Keys are read where standard input is a terminal of a system that has termios; elsewhere there are none, and Ctrl-C ends
-the demonstration.
+Keys are read if standard input is a terminal and the system has termios; elsewhere, Ctrl-C ends the demo.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from types import FrameType
 
 from rich.console import Console
 
-LOOK = 0.1  # seconds between two looks at the keyboard, where nothing else looks
-AGAIN = 1.0  # seconds that what is being done has to end
-# Arrows and the like, which may have a q in them, come as an escape and letters; a read may end within one.
+POLL_SECONDS = 0.1  # between two looks at the keyboard
+REPEAT_SECONDS = 1.0  # after which q is raised once more
+# Arrow keys and the like are an escape and letters, which may include q; a read may end within one.
 SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]?|O.?|.?)", re.DOTALL)
 
 
 class Quit(KeyboardInterrupt):
-    """Somebody pressed q."""
+    """The user pressed q."""
 
 
 class Keyboard:
-    """What is pressed, if anything can be."""
+    """The keys that are pressed, if there is a keyboard."""
 
     def __init__(self, file: int | None = None) -> None:
         self._file = file
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a keyboard."""
         return self._file is not None
 
     @property
@@ -42,17 +41,17 @@ class Keyboard:
         return "q quits" if self else "Ctrl-C quits"
 
     def pressed(self) -> str:
-        """The letters since the last call, in lower case; without waiting."""
+        """The letters typed since the last call, in lower case; does not wait."""
         import select
 
         if self._file is None or not select.select([self._file], [], [], 0)[0]:
             return ""
-        # Past Python's own buffer, which `select` does not see.
+        # Not through Python's own buffer, which `select` does not see.
         return SEQUENCE.sub("", os.read(self._file, 1024).decode(errors="replace")).lower()
 
     @contextmanager
     def quits(self) -> Iterator[None]:
-        """While it lasts, q raises `Quit`, whatever the program is doing."""
+        """Within the block, q raises `Quit`, whatever the program is doing."""
         if self._file is None:
             yield
             return
@@ -62,13 +61,13 @@ class Keyboard:
         def look(number: int, frame: FrameType | None) -> None:
             nonlocal asked
             now = time.monotonic()
-            # A callback from compiled code drops what it raises: then it is raised once more.
-            if "q" in self.pressed() or (asked is not None and now - asked > AGAIN):
+            # Compiled code may drop an exception of its callback; then it is raised once more.
+            if "q" in self.pressed() or (asked is not None and now - asked > REPEAT_SECONDS):
                 asked = now
                 raise Quit
 
         before = signal.signal(signal.SIGALRM, look)
-        signal.setitimer(signal.ITIMER_REAL, LOOK, LOOK)
+        signal.setitimer(signal.ITIMER_REAL, POLL_SECONDS, POLL_SECONDS)
         try:
             yield
         finally:
@@ -80,8 +79,8 @@ class Keyboard:
 
 @contextmanager
 def taken(console: Console) -> Iterator[Keyboard]:
-    """The keyboard of a terminal that somebody looks at, given back at the end, and while Ctrl-Z has stopped it all."""
-    if not _somebody_there(console):
+    """Take the keyboard of an interactive terminal; it is restored at the end, and while stopped by Ctrl-Z."""
+    if not _interactive(console):
         yield Keyboard()
         return
     import termios
@@ -97,7 +96,7 @@ def taken(console: Console) -> Iterator[Keyboard]:
         termios.tcsetattr(file, termios.TCSADRAIN, before)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # Here it goes on, in the foreground again.
+        # Resumed, in the foreground again.
         signal.signal(signal.SIGTSTP, suspend)
         tty.setcbreak(file)
         if full:
@@ -111,14 +110,14 @@ def taken(console: Console) -> Iterator[Keyboard]:
     finally:
         signal.signal(signal.SIGTSTP, handled)
         termios.tcsetattr(file, termios.TCSADRAIN, before)
-        # A signal may come between what rich writes and what it remembers to undo.
+        # A signal may arrive before rich has recorded what it must undo.
         if console.is_alt_screen:
             console.set_alt_screen(False)
         console.show_cursor()
 
 
-def _somebody_there(console: Console) -> bool:
-    """A job in the background must not touch the terminal's settings, and a pager wants the keys for itself."""
+def _interactive(console: Console) -> bool:
+    """Whether keys can be read. A background job must not touch the terminal, and a pager reads the keys itself."""
     return (
         sys.platform != "win32"
         and console.is_terminal

@@ -1,4 +1,4 @@
-"""What is reproduced: a cell is one model with one setting, trained and scored over all splits and seeds."""
+"""Cells: a cell is one model with one setting, trained and scored over all splits and seeds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nystream.config.checks import number, one_of, positive_int
 RECORDS = [record for record in map(variants.get, variants.VARIANTS) if record.last_block]
 MODELS: dict[str, str] = {record.name: record.symbol or record.name for record in RECORDS}
 
-# A plain model computes over a window what its twin computes over a stream, so the twin is trained: n times cheaper
-# where a stream has a target at every token. Only `nystrom` differs: its segments are those of the window.
+# A plain model computes over a window what its continual twin computes over a stream, so the twin is trained instead: n
+# times cheaper if a stream has a target at every token. Only `nystrom` differs: its segments are those of the window.
 TWINS = {record.roles.middle: record.name for record in RECORDS if record.roles and not record.plain}
 
-RIDGE = 0.1  # λ unless told
+RIDGE = 0.1  # default of λ
 
 FULL = tuple(record.name for record in RECORDS if not record.low_rank)
 FIXED = tuple(record.name for record in RECORDS if record.fixed)
@@ -33,16 +33,16 @@ class Cell:
     Args:
         task: "gtzan", "thumos14" or "electricity".
         model: one of `MODELS`, by the variant of its last block.
-        layers: blocks.
+        layers: number of blocks.
         landmarks: m; None for full attention.
-        window, embed_dim, num_heads: n, d and the heads.
-        pinv, pinv_ridge: the inverse of Γ of fixed landmarks. Phase one always has the paper's.
-        method: how fixed landmarks are found, as in `fit_landmarks`.
-        learned: whether fixed landmarks are trained on from the cluster centres.
+        window, embed_dim, num_heads: n, d and the number of heads.
+        pinv, pinv_ridge: the inverse of Γ with fixed landmarks. Phase one always uses the paper's.
+        method: how fixed landmarks are fitted, as in `fit_landmarks`.
+        learned: whether fixed landmarks are trained further, starting from the cluster centres.
         distilled: whether the model also learns from one with full attention.
-        protocol: which splits: "splits" or "filtered" (GTZAN), "seeds" (the others).
+        protocol: how data are split: "splits" or "filtered" (GTZAN), "seeds" (the others).
         tokens: "paper", or "lags" for the richer tokens of electricity.
-        stack: of several blocks: "paper" gives what they give over the window, "deep" lets every one of them stream.
+        stack: for several blocks: "paper" gives the output of the window model; in "deep", every block streams.
     """
 
     task: str
@@ -67,24 +67,27 @@ class Cell:
         one_of("method", self.method, ("qk", "x"))
         for name in ("layers", "window", "embed_dim", "num_heads"):
             positive_int(name, getattr(self, name))
+        none_or_some = "none" if self.model in FULL else "at least 1"
         if (self.landmarks is None) != (self.model in FULL):
-            raise ValueError(f"landmarks={self.landmarks!r} does not go with model {self.model!r}")
+            raise ValueError(
+                f"landmarks={self.landmarks!r} does not fit model {self.model!r}, which has {none_or_some}"
+            )
         if self.landmarks is not None and not 1 <= self.landmarks <= self.window:
             raise ValueError(f"landmarks={self.landmarks} must be 1 to {self.window}, the window")
         changed = self.pinv != "newton" or self.method != "qk" or self.learned
         if changed and self.model not in FIXED:
-            raise ValueError(f"model {self.model!r} has no fixed landmarks, for which pinv, method and learned are")
+            raise ValueError(f"model {self.model!r} has no fixed landmarks, which pinv, method and learned are for")
         number("pinv_ridge", self.pinv_ridge)
         if not 0 < self.pinv_ridge < math.inf:
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
         if self.pinv_ridge != RIDGE and self.pinv != "ridge":
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} is for pinv='ridge', but pinv is {self.pinv!r}")
         if self.pinv == "none" and self.method == "qk":
-            raise ValueError("pinv='none' needs landmarks in pairs: method='x'")
+            raise ValueError("pinv='none' needs pairs of landmarks: method='x'")
         one_of("stack", self.stack, ("paper", "deep"))
         if self.stack == "deep" and not (self.layers > 1 and self.model in TWINS.values()):
             raise ValueError(
-                f"stack='deep' is for continual models of several blocks, not {self.layers} of {self.model!r}"
+                f"stack='deep' is for continual models of several blocks, not for {self.layers} of {self.model!r}"
             )
         if self.distilled and self.model in FULL:
             raise ValueError(f"distilled: model {self.model!r} has full attention, which is the teacher")
@@ -100,17 +103,17 @@ class Cell:
 
     @property
     def teacher(self) -> Cell:
-        """The continual cell with full attention and all else the same."""
+        """The continual cell with full attention that is otherwise the same."""
         return dataclasses.replace(self.phase_one, model="co-full-single", landmarks=None, distilled=False)
 
     @property
     def phase_one(self) -> Cell:
-        """What the first phase of fixed landmarks trains, with the inverse of the paper."""
-        model = "co-cont-single" if self.fixed else self.twin.model
+        """The cell whose training is the first phase of this one, with the inverse of the paper."""
+        model = variants.continual_form(self.twin.model) if self.fixed else self.twin.model
         return dataclasses.replace(self, model=model, pinv="newton", pinv_ridge=RIDGE, method="qk", learned=False)
 
     def named(self, usual: Cell) -> str:
-        """A name for files: what it is, and what differs from the `usual` cell of the same model and depth."""
+        """A name for files: the model, and what differs from the `usual` cell of the same model and depth."""
         parts = [self.task, str(self.layers), variants.get(self.model).family]
         for field, letter in (("window", "n"), ("embed_dim", "d"), ("num_heads", "h"), ("landmarks", "m")):
             if getattr(self, field) != getattr(usual, field):
@@ -138,23 +141,24 @@ def grid(
     landmarks: Sequence[int | None] = (None,),
     settings: Sequence[dict[str, Any]] = ({},),
 ) -> Iterator[Cell]:
-    """Every cell that is asked for, those that share a training one after another; no cell twice.
+    """All requested cells without duplicates; those that share a training follow each other.
 
-    `landmarks` None stands for the usual m. `settings` change fields of the cells that they can be applied to: other
-    inverses and learned landmarks those with fixed landmarks, distillation those with landmarks, the deep stack
+    In `landmarks`, None is the usual m. Each of the `settings` changes fields of the cells that it applies to: another
+    inverse and learned landmarks apply to fixed landmarks, distillation to all landmarks, and the deep stack to
     continual models of several blocks.
     """
     families = list(TWINS.values())
     order = sorted(models, key=lambda model: families.index(str(TWINS.get(model, model))))
-    found: dict[Cell, None] = {}
+    cells: dict[Cell, None] = {}
     for depth in layers:
         for m in landmarks:
             for model in order:
-                few = None if model in FULL else usual.landmarks if m is None else m
+                landmark_count = None if model in FULL else usual.landmarks if m is None else m
                 for setting in settings:
                     if _applies(model, depth, setting):
-                        found[dataclasses.replace(usual, model=model, layers=depth, landmarks=few, **setting)] = None
-    yield from found
+                        changes = {"model": model, "layers": depth, "landmarks": landmark_count, **setting}
+                        cells[dataclasses.replace(usual, **changes)] = None
+    yield from cells
 
 
 def _applies(model: str, layers: int, setting: dict[str, Any]) -> bool:

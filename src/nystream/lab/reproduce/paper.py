@@ -1,4 +1,4 @@
-"""The scores that the paper prints in its three result tables, and how our data differ from the paper's.
+"""The scores in the paper's three result tables, and how our data differ from the paper's.
 
 Scores are stored as they are printed, mean and standard deviation, as text. `nystream.costs.tables` has the printed
 operations and ratios of the same rows.
@@ -21,7 +21,7 @@ class Metric(NamedTuple):
     digits: int
     higher: bool
     change: str  # the unit of a difference
-    suffix: str  # that makes a difference in this unit readable in a sentence
+    suffix: str  # of a difference in a sentence
 
     @property
     def head(self) -> str:
@@ -52,14 +52,12 @@ class PrintedScore(NamedTuple):
 
 
 class ResultTable(NamedTuple):
-    """One result table: its metrics, what the features of each column came from, and what is different here."""
+    """One result table: its metrics, the features of each column, and what is different here."""
 
     title: str
     metric: str
     metrics: tuple[str, ...]  # that the paper prints
-    columns: tuple[
-        str, ...
-    ]  # the pre-training of the features, where the paper has several; ours compares with the first
+    columns: tuple[str, ...]  # the pre-training of the features, if the paper has several; we compare with the first
     data: str
     differs: tuple[str, ...]
 
@@ -70,14 +68,14 @@ TASKS: Mapping[str, ResultTable] = {
         "accuracy",
         ("accuracy",),
         ("",),
-        "1000 tracks of 30 s, ten genres, 120 tokens a track. The paper's protocol is 5 splits × 5 seeds.",
+        "1000 tracks of 30 s, ten genres, 120 tokens per track. The paper's protocol is 5 splits × 5 seeds.",
         (
-            "Tokens are YAMNet embeddings, reduced to 128 numbers by a PCA and held as bytes; the paper's are "
-            "VGGish's. Both see about a second and come every 0.25 s. The PCA, which knows no labels, saw half of the "
-            "tracks.",
-            "GTZAN has tracks twice and more. Here the copies of a track stay in one part of a split; the paper does "
-            "not say so, and copies on both sides raise a score.",
-            "The splits are our own, 72/18/10 percent, every genre in its share; the paper's are not published.",
+            "Tokens are YAMNet embeddings, reduced to 128 numbers by a PCA and stored as bytes; the paper uses VGGish. "
+            "Both cover about a second of audio, with one token every 0.25 s. The PCA, which uses no labels, was "
+            "fitted to half of the tracks.",
+            "GTZAN contains duplicate tracks. Here, the copies of a track stay in one part of a split; the paper does "
+            "not mention this, and copies in both parts raise the score.",
+            "The splits are our own, 72/18/10 percent, stratified by genre; the paper's are not published.",
         ),
     ),
     "thumos14": ResultTable(
@@ -85,13 +83,13 @@ TASKS: Mapping[str, ResultTable] = {
         "map",
         ("map", "cmap"),
         ("Kinetics-400", "ActivityNet"),
-        "188 training and 200 test videos, 20 actions, scored on every token but the ambiguous ones. The paper's "
+        "188 training and 200 test videos, 20 actions, scored on every token that is not ambiguous. The paper's "
         "protocol is 5 models × 5 seeds of data.",
         (
-            "Tokens are two-stream I3D features of 0.64 s, reduced to 256 numbers by a PCA and held as bytes; the "
-            "paper's are features of a Temporal Segment Network, five a second. So 64 tokens are 41 s here and 13 s "
-            "there, and what is scored is one token every 0.64 s: a few points between the two columns say little.",
-            "The difference is taken to the paper's Kinetics-400 column.",
+            "Tokens are two-stream I3D features of 0.64 s, reduced to 256 numbers by a PCA and stored as bytes; the "
+            "paper's are features of a Temporal Segment Network, five per second. So 64 tokens are 41 s here and 13 s "
+            "there, and one token is scored every 0.64 s: a few points between the two columns mean little.",
+            "The difference is to the paper's Kinetics-400 column.",
         ),
     ),
     "electricity": ResultTable(
@@ -99,25 +97,25 @@ TASKS: Mapping[str, ResultTable] = {
         "mse",
         ("mse",),
         ("",),
-        "Demand of 117 areas of the United States, hourly, 2020 to 2024 (EIA-930); the first 80 % to learn from, 10 % "
-        "to choose by, the last 10 % to score.",
+        "Hourly demand of 117 areas of the United States, 2020 to 2024 (EIA-930); the first 80 % for training, 10 % "
+        "for validation, the last 10 % for testing.",
         (
-            "The series is another one: 117 areas by the hour, where the paper has 370 customers in Portugal every 15 "
-            "minutes (UCI ElectricityLoadDiagrams). An hour ahead is one step here and four there. The two columns do "
-            "not compare; what compares is the order of the models within each.",
-            "The paper does not say how wide its models are; its counts follow from 16 heads of 512. Ours have d = 128 "
-            "and 8 heads, and the operations are theirs, so they do not compare with the paper's.",
-            'The paper heads its column "MSE (10e-3)". We read 9.69 as 9.69e-3 = 0.00969, in units of the variance of '
+            "The series is a different one: 117 areas by the hour, where the paper has 370 customers in Portugal every "
+            "15 minutes (UCI ElectricityLoadDiagrams). An hour ahead is one step here and four there. The two columns "
+            "cannot be compared; the order of the models within each can.",
+            "The paper does not give the width of its models; its counts follow from 16 heads of 512. Ours have d = "
+            "128 and 8 heads, and the operations are for that size, so they cannot be compared with the paper's.",
+            'The paper labels its column "MSE (10e-3)". We read 9.69 as 9.69e-3 = 0.00969, in units of the variance of '
             "the training targets.",
         ),
     ),
 }
 
-# Tables beside the paper's: another way to split, other tokens.
-BESIDE: Mapping[str, str] = {
-    "filtered": "The fault-filtered split that is known from torchaudio: one split, without copies and faulty tracks, "
-    "and harder than those at random.",
-    "lags": "Tokens that also have, for every area, how the demand changed over the last hour, and how it did around "
+# Tables that the paper does not have: another way to split, other tokens.
+FURTHER: Mapping[str, str] = {
+    "filtered": "The fault-filtered split known from torchaudio: one split, without duplicates and faulty tracks, and "
+    "harder than random ones.",
+    "lags": "Tokens that also have, for every area, the change of demand over the last hour, and the changes around "
     "this hour a day and a week ago; the model forecasts the change of the total. Scored on the same hours, in the "
     "same unit.",
 }
@@ -167,14 +165,15 @@ _PRINTED: Mapping[str, Mapping[tuple[str, int], str]] = {
 
 
 def rows(task: str) -> list[tuple[str, int]]:
-    """(model, layers) of every row of a task's table, as the paper orders them."""
+    """(model, layers) of every row of a task's table, in the order of the paper."""
     return list(_PRINTED[_known(task)])
 
 
 def score(task: str, model: str, layers: int, metric: str = "", column: str = "") -> PrintedScore | None:
-    """What is printed for a model; None where the paper has no such row. By default of the first metric and column."""
-    of = TASKS[_known(task)]
-    place = of.metrics.index(metric or of.metric) + len(of.metrics) * of.columns.index(column or of.columns[0])
+    """The printed score of a model, by default of the first metric and column; None if the paper has no such row."""
+    table = TASKS[_known(task)]
+    place = table.metrics.index(metric or table.metric)
+    place += len(table.metrics) * table.columns.index(column or table.columns[0])
     printed = _PRINTED[task].get((model, layers))
     if printed is None:
         return None

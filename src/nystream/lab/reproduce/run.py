@@ -1,4 +1,4 @@
-"""Many cells: those that are done are left alone, one that fails takes no other with it."""
+"""Many cells: finished ones are skipped, and a failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nystream.progress import naming, track
 
 
 class Outcome(NamedTuple):
-    """What became of a cell: its record, or the error that stopped it."""
+    """The outcome of a job: its record, or the error that stopped it."""
 
     name: str
     record: RecordDict | None
@@ -25,51 +25,51 @@ class Outcome(NamedTuple):
 
 
 Outcomes = Generator[tuple[Job, Outcome], None, None]
-Runner = Callable[[Sequence[Job]], Outcomes]  # in the order in which they end
+Runner = Callable[[Sequence[Job]], Outcomes]  # yields outcomes in the order in which jobs end
 
 
 def left(jobs: Iterable[Job], results: Path, again: bool = False) -> list[Job]:
-    """The jobs whose records are not there yet. Whatever stands in the way is found here, before anything is run."""
+    """The jobs that have no record yet; raise, before anything is run, if one of them cannot be run."""
     wanted = [(job, job.wanted()) for job in jobs]
-    return [job for job, one in wanted if again or store.finished(results, one) is None]
+    return [job for job, record in wanted if again or store.finished(results, record) is None]
 
 
 def run(
     jobs: Sequence[Job],
     results: Path,
     runner: Runner,
-    say: Callable[[Outcome], None] = lambda outcome: None,
+    report: Callable[[Outcome], None] = lambda outcome: None,
     show: bool | None = None,
 ) -> list[Outcome]:
-    """Run the jobs and write each record as it comes."""
-    found: list[Outcome] = []
-    weights = {job.name: _weight(job) for job in jobs}
-    began, done = time.monotonic(), 0.0
-    # The runner is closed whatever happens here, so that nothing goes on elsewhere.
-    with track("cells", len(jobs), show) as advance, closing(runner(jobs)) as outcomes:
-        for job, ended in outcomes:
-            outcome = _written(ended, results)
-            found.append(outcome)
-            say(outcome)
-            done += weights[job.name]
-            ahead = (sum(weights.values()) - done) * (time.monotonic() - began) / done
-            advance(1, f"{job.name} {'failed' if outcome.record is None else 'done'}", ahead)
-    return found
+    """Run the jobs and write each record when it is finished."""
+    outcomes: list[Outcome] = []
+    work = {job.name: _work(job) for job in jobs}
+    start, done = time.monotonic(), 0.0
+    # The runner is closed in any case, so that nothing keeps running on a cluster.
+    with track("cells", len(jobs), show) as advance, closing(runner(jobs)) as ended:
+        for job, outcome in ended:
+            outcome = _written(outcome, results)
+            outcomes.append(outcome)
+            report(outcome)
+            done += work[job.name]
+            remaining = (sum(work.values()) - done) * (time.monotonic() - start) / done
+            advance(1, f"{job.name} {'failed' if outcome.record is None else 'done'}", remaining)
+    return outcomes
 
 
 def _written(outcome: Outcome, results: Path) -> Outcome:
-    """The outcome, its record on disk; one that cannot be written, such as a score that is no number, has failed."""
+    """The outcome, after writing its record; a failure if the record cannot be written, as with a score of NaN."""
     if outcome.record is None:
         return outcome
     try:
         store.write(results, outcome.record)
     except (ValueError, OSError) as error:
-        return Outcome(outcome.name, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return _failure(outcome.name, error)
     return outcome
 
 
 def one_by_one(jobs: Sequence[Job]) -> Outcomes:
-    """In this process."""
+    """Run the jobs in this process."""
     for job in jobs:
         with naming(job.name):
             outcome = attempt(job)
@@ -77,15 +77,19 @@ def one_by_one(jobs: Sequence[Job]) -> Outcomes:
 
 
 def attempt(job: Job) -> Outcome:
-    """Run a job; its failure is its own."""
+    """Run a job; an error becomes its outcome."""
     try:
         return Outcome(job.name, job.run())
     except Exception as error:
-        return Outcome(job.name, None, f"{type(error).__name__}: {error}", traceback.format_exc())
+        return _failure(job.name, error)
+
+
+def _failure(name: str, error: Exception) -> Outcome:
+    return Outcome(name, None, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def baselines(job: Job, results: Path, again: bool = False) -> None:
-    """The baselines beside the cells of a job, computed unless they are there."""
+    """Compute the baselines of a job's task that have no record yet."""
     missing = [
         name for name in job.problem.baselines if again or store.finished(results, wanted_baseline(job, name)) is None
     ]
@@ -95,6 +99,6 @@ def baselines(job: Job, results: Path, again: bool = False) -> None:
             advance(1, name)
 
 
-def _weight(job: Job) -> float:
-    """About how long a job takes beside others: blocks and epochs."""
+def _work(job: Job) -> float:
+    """An estimate of the time of a job, in any unit."""
     return job.cell.layers * job.config.epochs * (3 if job.cell.fixed else 2)

@@ -1,6 +1,6 @@
-"""What a step of each cell costs on this machine: whole models, one stream each, in turns.
+"""The time of a step of each cell on this machine: whole models, one stream each, measured in turns.
 
-Weights do not change how long a step takes, so the models are not the trained ones.
+Weights do not change the time of a step, so the models are not the trained ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nystream.lab.bench.timing import TimedCall, Times, measure, threads
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import problem
 from nystream.lab.reproduce.store import RecordDict
-from nystream.lab.reproduce.train import shape
+from nystream.lab.reproduce.train import model_config
 from nystream.models import StreamModel
 from nystream.progress import track
 from nystream.stream import StreamPool
@@ -23,76 +23,60 @@ from nystream.stream import StreamPool
 K = TypeVar("K")
 
 ROUNDS = 60
-TOKENS = 64  # of the stream that is pushed again and again
+TOKENS = 64  # of a stream that is pushed repeatedly
+SIZES = ("layers", "window", "embed_dim", "num_heads", "tokens")  # fields of a cell that its full attention shares
 
 
 def time_steps(records: Sequence[RecordDict], command: str, show: bool | None = None) -> list[RecordDict]:
-    """The records of cells of one task, each with the time of a step, one thread, measured side by side.
+    """The records of cells of one task, each with the time of a step on one thread, measured side by side.
 
-    Full attention that recomputes its window is timed for every depth, whether it is among the cells or not: what they
-    are compared with.
+    They are compared with full attention that recomputes its window, which is timed for every depth.
     """
     cells = [Cell(**record["cell"]) for record in records]
-    # Cells that differ in what training does only have the same step.
-    keys = [_key(cell) for cell in cells]
-    wholes = [_key(_whole(cell)) for cell in cells]
-    kinds = dict.fromkeys([*wholes, *keys])
-    pushes = time_pushes({key: _model(key, records[0]["input_dim"]) for key in kinds}, ROUNDS, show)
-    found = []
-    for record, key, whole in zip(records, keys, wholes, strict=True):
+    # Cells that differ only in their training have the same step.
+    keys = [_with(cell, "model", "landmarks", "stack", *SIZES) for cell in cells]
+    full = [_with(cell, *SIZES) for cell in cells]
+    models = {key: _model(key, records[0]["input_dim"]) for key in dict.fromkeys([*full, *keys])}
+    pushes = time_pushes(models, ROUNDS, show)
+    timed = []
+    for record, key, full_key in zip(records, keys, full, strict=True):
         times, pool = pushes[key]
         step = times.to_dict() | {
             "backend": pool.backend,
             "bytes_per_stream": pool.bytes_per_stream,
-            "relative": pushes[whole][0].median / times.median,
+            "relative": pushes[full_key][0].median / times.median,
             **provenance.header(command),
         }
-        found.append(record | {"step": step})
-    return found
+        timed.append(record | {"step": step})
+    return timed
 
 
 def time_pushes(
     models: Mapping[K, StreamModel], rounds: int = ROUNDS, show: bool | None = None
 ) -> dict[K, tuple[Times, StreamPool]]:
-    """The time of a push of one stream whose window is full, one thread, the models in turns; and their pools."""
+    """The time of a push to one stream with a full window, on one thread, the models in turns; and their pools."""
     pools = {key: StreamPool(model, capacity=1) for key, model in models.items()}
-    jobs = {}
+    calls = {}
     for key, pool in pools.items():
         sid, config = pool.open(), models[key].config
         tokens = torch.randn(TOKENS, config.input_dim, generator=torch.Generator().manual_seed(0)).numpy()
         for place in range(config.window):
             pool.push(sid, tokens[place % TOKENS])
-        jobs[str(key)] = TimedCall(pool.push, [(sid, x) for x in tokens])
+        calls[str(key)] = TimedCall(pool.push, [(sid, x) for x in tokens])
     with threads(1), track("steps", rounds, show) as advance:
-        times = measure(jobs, rounds, advance=advance)
+        times = measure(calls, rounds, advance=advance)
     return {key: (times[str(key)], pool) for key, pool in pools.items()}
 
 
-def _whole(cell: Cell) -> Cell:
-    """Full attention over the window, with all else the same."""
-    return problem(cell.task).usual(
-        layers=cell.layers, window=cell.window, embed_dim=cell.embed_dim, num_heads=cell.num_heads, tokens=cell.tokens
-    )
-
-
-def _key(cell: Cell) -> Cell:
-    """What of a cell the time of its step depends on."""
-    return problem(cell.task).usual(
-        model=cell.model,
-        layers=cell.layers,
-        landmarks=cell.landmarks,
-        window=cell.window,
-        embed_dim=cell.embed_dim,
-        num_heads=cell.num_heads,
-        tokens=cell.tokens,
-        stack=cell.stack,
-    )
+def _with(cell: Cell, *fields: str) -> Cell:
+    """The usual cell of the same task, with these fields of a cell."""
+    return problem(cell.task).usual(**{field: getattr(cell, field) for field in fields})
 
 
 def _model(cell: Cell, input_dim: int) -> StreamModel:
-    """A model of the cell's shape."""
+    """A model of the cell, with random weights and landmarks."""
     torch.manual_seed(0)
-    model = StreamModel(shape(problem(cell.task), cell, input_dim)).eval()
+    model = StreamModel(model_config(cell, input_dim)).eval()
     for block in model.encoder.blocks:
         cfg = block.attention.config
         if cfg.fixed:

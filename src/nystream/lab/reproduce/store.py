@@ -1,4 +1,4 @@
-"""Records on disk: one file a cell, written whole, so that a run that was killed can be resumed."""
+"""Records on disk: one file per cell, written atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RecordDict = dict[str, Any]
 
 
 def write(folder: Path, record: Mapping[str, Any]) -> Path:
-    """As results/<name>.json."""
+    """Write a record to NAME.json in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['name']}.json"
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -23,42 +23,42 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
 
 
 def read(folder: Path, name: str) -> RecordDict | None:
-    """The record of that name, or None."""
+    """The record of that name; None if there is none."""
     path = folder / f"{name}.json"
     if not path.is_file():
         return None
     try:
-        found: RecordDict = json_text.parse(path.read_text(encoding="utf-8"))
+        record: RecordDict = json_text.parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is not a record: {error}; delete it to run its cell again") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a record: it holds no fields; delete it to run its cell again")
-    return found
+    if not isinstance(record, dict):
+        raise ValueError(f"{path} is not a record: it has no fields; delete it to run its cell again")
+    return record
 
 
 def finished(folder: Path, wanted: Mapping[str, Any]) -> RecordDict | None:
-    """The record that `wanted` would become, if it is there with all its runs, or more.
+    """The record of a finished experiment, with all wanted runs or more; None if it is not finished.
 
-    `wanted` has a name, what the experiment is ("cell" or "baseline", "budget", "data") and "runs". A record of another
-    experiment under the same name is refused, and so is one with runs that `wanted` has not: they would be lost.
+    `wanted` has a name, the experiment ("cell" or "baseline", "budget", "data") and "runs". A record of another
+    experiment with the same name is an error, and so is one with other runs, which would be lost.
     """
-    found = read(folder, wanted["name"])
-    if found is None:
+    record = read(folder, wanted["name"])
+    if record is None:
         return None
     for part in ("cell", "baseline", "budget", "data"):
-        theirs, ours = found.get(part), wanted.get(part)
+        theirs, ours = record.get(part), wanted.get(part)
         if theirs != ours:
             raise ValueError(
                 f"{folder / wanted['name']}.json is of another experiment: {_difference(part, theirs, ours)}; give "
                 f"another folder with --results, or --again to replace it"
             )
-    held, needed = (_runs(folder, one) for one in (found, wanted))
-    if needed <= held:
-        return found
-    if not held <= needed:
+    done, needed = _runs(folder, record), _runs(folder, wanted)
+    if needed <= done:
+        return record
+    if not done <= needed:
         raise ValueError(
-            f"{folder / wanted['name']}.json has runs that are not asked for, and lacks some that are: it is of "
-            f"{_counts(held)}, and this is of {_counts(needed)}; ask for more, or give --again to replace it"
+            f"{folder / wanted['name']}.json has {_counts(done)}, but {_counts(needed)} are asked for, and neither "
+            f"includes the other; ask for more, or give --again to replace it"
         )
     return None
 
@@ -78,6 +78,6 @@ def _counts(runs: set[tuple[int, int | None]]) -> str:
 
 def _difference(part: str, theirs: Any, ours: Any) -> str:
     if not isinstance(theirs, dict) or not isinstance(ours, dict):
-        return f"it has no {part}" if theirs is None else f"its {part} is none that this command writes"
+        return f"it has no {part}" if theirs is None else f"its {part} is not one that this command writes"
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     return ", ".join(f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here" for name in names)

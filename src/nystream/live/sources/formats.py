@@ -1,4 +1,4 @@
-"""Lines of text as records: JSON, or CSV with or without a header. The first line says which."""
+"""Parsing lines as records: JSON, or CSV with or without a header, as detected from the first line."""
 
 from __future__ import annotations
 
@@ -6,105 +6,106 @@ import csv
 import json
 from typing import Any, Literal
 
-from nystream.data.csv_file import separator_in
+from nystream.data.csv_file import find_separator, is_number, repeated
 from nystream.data.reader import RecordError, shown
+from nystream.data.table import counted
+from nystream.live.sources.source import Shape
 
 Format = Literal["auto", "json", "csv"]
 
-LONGEST = 1 << 24  # bytes of a line
+MAX_LINE = 1 << 24  # bytes
 BOM = b"\xef\xbb\xbf"
 
 
 class Parser:
-    """Reads one line after another."""
+    """Parses one line at a time."""
 
     def __init__(self, form: Format = "auto") -> None:
         self.form = form
         self.columns: list[str] | None = None  # of a CSV with a header
         self.delimiter = ","
-        self.begun = False  # whether a line with anything in it has come
-        self.shape: tuple[list[str] | None, int] | None = None  # of all records of a CSV: its columns, and how many
+        self.begun = False  # whether a non-empty line has come
+        self.shape: Shape | None = None  # of all records of a CSV
 
     def parse(self, line: bytes) -> Any:
-        """The record of a line without its end: an object, a list; None of an empty line or a header."""
+        """Return the record of a line without its end, a dict or a list; None for an empty line or a header."""
         if not line.strip():
             return None
         if self.begun or self.form == "json" or self.columns is not None:
-            text = decoded(line)
-            header = not self.begun and self.form == "csv" and self._header_again(text)
+            text = decode(line)
+            header = not self.begun and self.form == "csv" and self._is_same_header(text)
         else:
             try:
-                text = decoded(line)
+                text = decode(line)
                 header = self._begin(text)
             except RecordError as error:
-                # Were it passed over, the next line would be taken for the header.
-                raise ValueError(f"the first line, which says what the others are, is bad: {error}") from error
+                # If it were skipped, the next line would be taken for the header.
+                raise ValueError(f"the first line, which determines the format, is bad: {error}") from error
         self.begun = True
         if header:
             return None
-        return from_json(text) if self.form == "json" else self._from_csv(text)
+        return parse_json(text) if self.form == "json" else self._parse_csv(text)
 
     def memory(self) -> dict[str, Any]:
         return {"format": self.form, "columns": self.columns, "delimiter": self.delimiter}
 
     def remember(self, memory: dict[str, Any]) -> None:
-        """Lines go on in the same form; a header may come again."""
+        """Continue with lines of the same format; a header may come again."""
         if self.form in ("auto", memory["format"]):
             self.form, self.columns, self.delimiter = memory["format"], memory["columns"], memory["delimiter"]
             self.shape = None if self.columns is None else (self.columns, len(self.columns))
 
     def _begin(self, text: str) -> bool:
-        """Find out from the first line what the others are; whether it is a header."""
+        """Detect the format from the first line; whether it is a header."""
         if self.form == "auto":
             self.form = "json" if text.lstrip()[:1] in ("{", "[") else "csv"
         if self.form == "json":
             return False
-        self.delimiter = separator_in(text)
-        cells = [cell.strip() for cell in split(text, self.delimiter)]
-        if all(map(is_number, cells)):
+        self.delimiter = find_separator(text)
+        cells = [cell.strip() for cell in split_csv(text, self.delimiter)]
+        if all(not cell or is_number(cell) for cell in cells):
             self.shape = None, len(cells)
             return False
+        if duplicates := repeated(cells):
+            raise ValueError(f"the header has the column {duplicates[0]!r} more than once")
         self._set_columns(cells)
         return True
 
-    def _header_again(self, text: str) -> bool:
-        """Lines that go on with a table need no header. One with the same columns, in whatever order, is believed."""
+    def _is_same_header(self, text: str) -> bool:
+        """Whether resumed lines begin with a header: one with the same columns, in any order."""
         assert self.columns is not None
-        cells = [cell.strip() for cell in split(text, self.delimiter)]
+        cells = [cell.strip() for cell in split_csv(text, self.delimiter)]
         again = sorted(cells) == sorted(self.columns)
         if again:
             self._set_columns(cells)
         return again
 
     def _set_columns(self, cells: list[str]) -> None:
-        twice = [cell for place, cell in enumerate(cells) if cell in cells[:place]]
-        if twice:
-            raise ValueError(f"the header has the column {twice[0]!r} more than once")
         self.columns, self.shape = cells, (cells, len(cells))
 
-    def _from_csv(self, text: str) -> list[str] | dict[str, str]:
-        cells = split(text, self.delimiter)
+    def _parse_csv(self, text: str) -> list[str] | dict[str, str]:
+        cells = split_csv(text, self.delimiter)
         if self.columns is None:
             return cells
         if len(cells) != len(self.columns):
-            amount = f"{len(cells)} cell{'s' * (len(cells) != 1)}"
-            raise RecordError(f"{amount}, but the header has {len(self.columns)}: {shown(text)}", "cells")
+            count = counted(len(cells), "field")
+            raise RecordError(f"{count}, but the header has {len(self.columns)}: {shown(text)}", "fields")
         return dict(zip(self.columns, cells, strict=True))
 
 
-def decoded(line: bytes) -> str:
-    """The text of a line. A mark at its beginning, as some programs put into a file, is dropped."""
-    if len(line) > LONGEST:
-        raise RecordError(f"longer than {LONGEST >> 20} MiB")
+def decode(line: bytes) -> str:
+    """Return the text of a line, without a byte order mark."""
+    if len(line) > MAX_LINE:
+        raise RecordError(f"longer than {MAX_LINE >> 20} MiB")
     try:
         return line.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         raise RecordError(f"not UTF-8: {error.reason} at byte {error.start + 1}", "encoding") from None
 
 
-def from_json(text: str) -> Any:
+def parse_json(text: str) -> Any:
     try:
-        record = json.loads(text, object_pairs_hook=_once)
+        record = json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise RecordError("JSON that is nested too deeply") from None
     except RecordError:
@@ -118,25 +119,15 @@ def from_json(text: str) -> Any:
     return record
 
 
-def split(text: str, delimiter: str) -> list[str]:
+def split_csv(text: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([text], delimiter=delimiter, strict=True))
     except (csv.Error, StopIteration) as error:
         raise RecordError(f"not CSV: {error}") from None
 
 
-def is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return not cell  # a missing number is no name either
-    return True
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise RecordError(f"{twice!r:.40} comes more than once", "twice")
-    return found
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise RecordError(f"{repeated([name for name, _ in pairs])[0]!r:.40} appears more than once", "twice")
+    return record

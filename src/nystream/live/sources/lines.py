@@ -1,4 +1,4 @@
-"""Lines of text: of standard input, or of a file that may still grow."""
+"""Lines of text: from standard input, from a file that may still grow, or from the sample of the package."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nystream.data.reader import RecordError
-from nystream.live.sources.formats import LONGEST, Format, Parser
+from nystream.data.sample import csv_lines
+from nystream.live.sources.formats import MAX_LINE, Format, Parser
 from nystream.live.sources.source import Raw, Shape, Source
 
-ENDS = b"\r\n"
-POLL = 0.1  # seconds between two looks at a file that may grow
+LINE_ENDS = b"\r\n"
+POLL_SECONDS = 0.1  # between two looks at a file that may grow
+SAMPLE = "sample"
+SAMPLE_SHARE = 0.1  # of the hours, the last ones, on which the packaged model was not trained
 
 
 class LineSource(Source):
@@ -35,6 +38,11 @@ class LineSource(Source):
     def shape(self) -> Shape | None:
         return self._parser.shape
 
+    def pass_over(self, raw: Raw) -> None:
+        if not self._parser.begun:
+            with contextlib.suppress(RecordError):  # it was reported when it was first read
+                self.record(raw)
+
     def memory(self) -> dict[str, Any]:
         return self._parser.memory()
 
@@ -43,24 +51,24 @@ class LineSource(Source):
             self._parser.remember(memory)
 
     def lines(self, file: BinaryIO, wait: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
-        """Lines without their ends; of one that is too long, only as much as shows that.
+        """Yield lines without their ends; a line that is too long is cut, but stays too long.
 
-        `wait` says, at the end, whether there may be more. Until there is, a line that has no end is not given.
+        At the end of the file, `wait` says whether there may be more. Until there is, an incomplete line is held back.
         """
-        held = b""
+        line = b""
         while True:
-            piece = file.readline(LONGEST)
-            held = (held + piece)[: LONGEST + len(ENDS) + 1] if held else piece
-            if piece.endswith(b"\n") or (not piece and held and not wait()):
+            piece = file.readline(MAX_LINE)
+            line = (line + piece)[: MAX_LINE + len(LINE_ENDS) + 1] if line else piece
+            if piece.endswith(b"\n") or (not piece and line and not wait()):
                 self.unfinished = not piece
-                yield held.removesuffix(b"\n").removesuffix(b"\r")
-                held = b""
-            elif not piece and not held and not wait():
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+                line = b""
+            elif not piece and not line and not wait():
                 return
 
 
 class PipedLines(LineSource):
-    """Lines as they come, of standard input ("-") or of a pipe that has a name."""
+    """Lines from standard input ("-") or a named pipe."""
 
     again = False
 
@@ -75,7 +83,7 @@ class PipedLines(LineSource):
 
 
 class LineFile(LineSource):
-    """Lines of a file; with `follow`, also those that are written to it later."""
+    """The lines of a file; with `follow`, also those that are appended later."""
 
     def __init__(self, path: Path, form: Format = "auto", follow: bool = False) -> None:
         super().__init__(os.fspath(path.resolve()), form)
@@ -86,15 +94,22 @@ class LineFile(LineSource):
         with self.path.open("rb") as file:
             yield from self.lines(file, lambda: self._wait(file))
 
-    def pass_over(self, raw: Raw) -> None:
-        if not self._parser.begun:
-            with contextlib.suppress(RecordError):  # which was reported when it was read
-                self.record(raw)
-
     def _wait(self, file: BinaryIO) -> bool:
-        """At the end: whether there may be more, after a while."""
+        """At the end of the file, wait a little; whether there may be more."""
         if self.follow:
             if os.fstat(file.fileno()).st_size < file.tell():
-                raise OSError(f"{self.path} has become shorter while it was read")
-            time.sleep(POLL)
+                raise OSError(f"{self.path} was truncated while it was read")
+            time.sleep(POLL_SECONDS)
         return self.follow
+
+
+class SampleLines(LineSource):
+    """The last hours of the sample data set, as CSV: a source for the packaged model."""
+
+    def __init__(self) -> None:
+        super().__init__(SAMPLE, "csv")
+
+    def items(self) -> Iterator[Raw]:
+        self._parser = Parser(self._form)
+        for line in csv_lines(SAMPLE_SHARE):
+            yield line.encode()

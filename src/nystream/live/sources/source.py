@@ -1,10 +1,12 @@
-"""What a source is, and reading it with a count, so that one can go on where another process was stopped."""
+"""Sources of records, and reading them with a count, so that another process can resume."""
 
 from __future__ import annotations
 
+import os
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,17 +15,17 @@ from numpy.typing import NDArray
 from nystream.data.reader import RecordError
 from nystream.live.saving import Position
 
-Raw = bytes | NDArray[Any] | dict[str, Any]  # a line, numbers, or a row of a table: what a record is made of
-Shape = tuple[Sequence[str] | None, int]  # names of columns, None of plain numbers; and how many there are
+Raw = bytes | NDArray[Any] | dict[str, Any]  # an item before parsing: a line, numbers, or a row of a table
+Shape = tuple[Sequence[str] | None, int]  # column names (None for plain numbers), and their number
 
 
 class Item(NamedTuple):
-    """A record, or why there is none, with its number in the source, or in a file of it, from 1."""
+    """A record, or why it cannot be read, with its number in the source, or in a file of it, from 1."""
 
     number: int
     record: Any = None
     error: RecordError | None = None
-    file: str = ""  # that it is of, where the source is a folder
+    file: str = ""  # the file it is from, if the source is a folder
 
 
 class Source(ABC):
@@ -32,31 +34,63 @@ class Source(ABC):
     unit: str  # what its items are called
     again: ClassVar[bool] = True  # whether it can be read again from its beginning, as a file can
     name: str
-    follow: bool = False  # wait for more where it ends
-    file: str = ""  # that the last item is of, where the source is a folder: each is a stream of its own
-    unfinished: bool = False  # the last item was a line without an end: it may have been cut short
+    follow: bool = False  # wait for more at the end
+    file: str = ""  # the file of the last item, if the source is a folder; each is a separate stream
+    unfinished: bool = False  # the last item was a line without an end, which may be incomplete
 
     @abstractmethod
     def items(self) -> Iterator[Raw]:
-        """All of it from the beginning, or what comes from now on."""
+        """Yield all items from the beginning, or those that come from now on."""
 
     @abstractmethod
     def record(self, raw: Raw) -> Any:
-        """The record of an item, None where it holds none (an empty line, a header); RecordError where it is bad."""
+        """Return the record of an item, None if it has none (an empty line, a header); RecordError if it is bad."""
 
     def shape(self) -> Shape | None:
-        """What all its records are like, once that is known; None where each may be different."""
+        """Return the shape of all records, once it is known; None if each may be different."""
         return None
 
     def pass_over(self, raw: Raw) -> None:  # noqa: B027
-        """An item that was taken in before."""
+        """Note an item that was taken in before."""
 
     def memory(self) -> dict[str, Any] | None:
-        """What it has found out and the next process must know, in what JSON can hold."""
+        """Return what the next process must know to resume, as values that JSON can hold."""
         return None
 
     def remember(self, memory: dict[str, Any] | None) -> None:  # noqa: B027
-        """The inverse of `memory`."""
+        """Restore what `memory` returned."""
+
+
+class Folder(Source):
+    """The items of all files of a folder, in order of their names. A file that cannot be read is one bad item.
+
+    Args:
+        folder: the folder.
+        paths: its files; at least one.
+        opened: opens a file as a source.
+        unit: what the items are called.
+    """
+
+    def __init__(self, folder: Path, paths: Sequence[Path], opened: Callable[[Path], Source], unit: str) -> None:
+        self.name, self.unit = os.fspath(folder.resolve()), unit
+        self._files = {path.relative_to(folder).as_posix(): path for path in paths}
+        self._open = opened
+        self._current: Source | ValueError  # the open file, or what is wrong with it
+
+    def items(self) -> Iterator[Raw]:
+        for name, path in self._files.items():
+            self.file = name
+            try:
+                self._current = self._open(path)
+                yield from self._current.items()
+            except ValueError as error:
+                self._current = error
+                yield b""
+
+    def record(self, raw: Raw) -> Any:
+        if isinstance(self._current, ValueError):
+            raise RecordError(str(self._current), "file")
+        return self._current.record(raw)
 
 
 class Feed:
@@ -64,8 +98,8 @@ class Feed:
 
     Args:
         source: where they come from.
-        after: how far it was read before. A file goes on after that, if it begins with what was read; what cannot be
-            read again, such as standard input, goes on with what comes.
+        after: how far it was read before. A file continues after that, if it still begins with the same content; a
+            source that cannot be read again, such as standard input, continues with the next item.
     """
 
     def __init__(self, source: Source, after: Position | None = None) -> None:
@@ -80,14 +114,14 @@ class Feed:
             if after.source == source.name:
                 raise ValueError(
                     f"{source.name} does not begin with the {after.items} {source.unit}s that were read from it, so it "
-                    f"cannot be gone on with; under another name it is read from its beginning"
+                    f"cannot be resumed; under another name it is read from the beginning"
                 )
             self._begin()
             self._raws = None
 
     @property
     def position(self) -> Position:
-        """After the item that was given last."""
+        """The position after the last item."""
         return Position(self.source.name, self._number, self._checksum, self.source.memory())
 
     def __iter__(self) -> Iterator[Item]:
@@ -106,27 +140,26 @@ class Feed:
                     self.leave()
 
     def leave(self) -> None:
-        """The item that was given last was not taken in. Where it may have been cut short, it will be read again."""
+        """Note that the last item was not taken in. If it may have been incomplete, it will be read again."""
         if self.source.unfinished:
             self._number, self._checksum = self._before
 
     def _begin(self) -> None:
-        """Nothing of the source has been read."""
         self._number = self._checksum = 0
-        self._before: tuple[int, int] = (0, 0)  # the last item
-        self._first = 0  # items of the files before this one
+        self._before: tuple[int, int] = 0, 0  # number and checksum before the last item
+        self._first = 0  # number of items of earlier files
         self._file = self.source.file = ""
 
     def _skip(self, after: Position) -> bool:
-        """Pass over what was read; whether it is still there."""
-        waits, self.source.follow = self.source.follow, False
+        """Pass over the items that were read before; whether they are still the same."""
+        follow, self.source.follow = self.source.follow, False
         self._raws = self.source.items()
         for raw in self._raws if after.items else ():
             self._count(raw)
             self.source.pass_over(raw)
             if self._number == after.items:
                 break
-        self.source.follow = waits
+        self.source.follow = follow
         return (self._number, self._checksum) == (after.items, after.checksum)
 
     def _count(self, raw: Raw) -> None:

@@ -106,9 +106,9 @@ def changed(make, **arrays):
         (lambda make: make.features("val"), "video_val_0 in .* has no anno; give the labels as annotation"),
         (lambda make: {"video": np.ones((3, 2048))}, "video in .* is a ndarray, but must be a dict of arrays"),
         (lambda make: {"video": {"rgb": np.ones((3, 2048))}}, "has no array flow; it has rgb"),
-        (lambda make: {1: {}}, "must hold {video: ...}"),
-        (lambda make: {}, "must hold {video: ...}, with at least one video"),
-        (lambda make: [np.ones(3)], "holds a list, but must hold {video: ...}"),
+        (lambda make: {1: {}}, "must have {video: ...}"),
+        (lambda make: {}, "must have {video: ...}, with at least one video"),
+        (lambda make: [np.ones(3)], "has a list, but must have {video: ...}"),
     ],
 )
 def test_wrong_pickles_are_refused(tmp_path, make, make_it, message):
@@ -133,7 +133,7 @@ def test_labels_that_do_not_fit_are_refused(tsn_folder, tmp_path, make):
         load(tsn_folder)
     np.savez(tmp_path / "bits.npz", **make.bits(make.annotation("val"), make.annotation("test")))
     shutil.copy(tmp_path / "bits.npz", path)
-    with pytest.raises(ValueError, match=r"is an \.npz file, which holds both parts"):
+    with pytest.raises(ValueError, match=r"is an \.npz file, which has both parts"):
         load(tsn_folder)
 
 
@@ -153,13 +153,13 @@ def test_wrong_bits_are_refused(tmp_path, make, arrays, message):
 
 def test_what_load_cannot_tell_it_asks(tsn_folder, ready_file, tmp_path, make):
     shutil.copy(ready_file, tsn_folder)
-    with pytest.raises(ValueError, match=r"has both .*; name the file, or say features="):
+    with pytest.raises(ValueError, match=r"has both .*; give the file, or features="):
         load(tsn_folder)
     check(load(tsn_folder, features="V3"), make)
     assert load(tsn_folder / ready_file.name).token_seconds == 0.64
     shutil.copy(tsn_folder / "thumos_all_feature_val_V3.pickle", tsn_folder / "thumos_all_feature_val_tsn_v2.pickle")
     (tsn_folder / ready_file.name).unlink()
-    with pytest.raises(ValueError, match=r"several kinds of features; say which: features= one of \['V3', 'tsn_v2'\]"):
+    with pytest.raises(ValueError, match=r"several kinds of features; set features to one of \['V3', 'tsn_v2'\]"):
         load(tsn_folder)
     with pytest.raises(FileNotFoundError, match=r"no thumos_all_feature_test of the features 'tsn_v2'"):
         load(tsn_folder, features="tsn_v2")

@@ -153,7 +153,7 @@ def test_calls_are_refused_by_name_and_do_not_happen(written, tmp_path, function
         (b"(S'true'\nios\nsystem\n.", "asks for os.system"),
         (b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.", "asks for numpy.ndarray.tofile"),
         (b"cnumpy.core.multiarray\nfromfile\n.", "asks for numpy.core.multiarray.fromfile"),
-        (b"Ptoken\n.", "asks for an object from elsewhere, 'token'"),
+        (b"Ptoken\n.", "asks for an external object, 'token'"),
         (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", "asks for bytes in 'rot13'"),
         (b"cnumpy\ndtype\n(VO8\ntR.", "dtype 'O8'"),
         (b"cnumpy\ndtype\n(VV8\ntR.", "dtype 'V8'"),

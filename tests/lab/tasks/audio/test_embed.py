@@ -153,12 +153,12 @@ def test_a_small_network_works(tmp_path):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ({"dense.bias": torch.zeros(2)}, r"does not hold the weights of Small: it lacks dense\.weight$"),
-        (GOOD | {"odd": torch.zeros(2)}, "it has odd, which the network has not"),
+        ({"dense.bias": torch.zeros(2)}, r"does not have the weights of Small: it lacks dense\.weight$"),
+        (GOOD | {"odd": torch.zeros(2)}, "it has odd, which the network does not have"),
         (GOOD | {"dense.bias": torch.zeros(3)}, r"dense\.bias is \[3\], but must be \[2\]"),
-        (GOOD | {"dense.bias": torch.zeros(2, dtype=torch.int64)}, r"dense\.bias must hold finite .* is torch\.int64"),
-        (GOOD | {"dense.bias": torch.tensor([0, torch.nan])}, r"dense\.bias must hold finite"),
-        ({f"layer{i}": torch.zeros(1) for i in range(9)}, "layer3 and 5 more, which the network has not"),
+        (GOOD | {"dense.bias": torch.zeros(2, dtype=torch.int64)}, r"dense\.bias must have finite .* is torch\.int64"),
+        (GOOD | {"dense.bias": torch.tensor([0, torch.nan])}, r"dense\.bias must have finite"),
+        ({f"layer{i}": torch.zeros(1) for i in range(9)}, "layer3 and 5 more, which the network does not have"),
     ],
 )
 def test_wrong_weights(tmp_path, weights, message):

@@ -124,7 +124,7 @@ def test_wrong_folders(tmp_path, means):
         audio.load(tmp_path, means)
     (tmp_path / "blues").mkdir()
     (tmp_path / "blues" / "a.wav").write_bytes(b"")
-    with pytest.raises(ValueError, match="seconds is 0, but must be above 0"):
+    with pytest.raises(ValueError, match="seconds is 0, but must be greater than 0"):
         audio.AudioFolder(tmp_path, seconds=0)
     with pytest.raises(ValueError, match=r"none of the 1 files can be used; a\.wav is (broken|empty)"):
         audio.load(tmp_path, means)

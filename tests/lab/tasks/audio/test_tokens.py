@@ -32,7 +32,7 @@ def test_reads_the_ready_layout(save, ready):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"labels": None, "track_names": None}, "lacks labels, track_names; it has dequant_offset"),
+        ({"labels": None, "track_names": None}, "has no labels, track_names; it has tokens"),
         ({"tokens": np.zeros((36, 5))}, r"tokens is float64 \[36, 5\], but must be numbers \[N, T, D\]"),
         ({"labels": np.zeros(36)}, "labels is float64, but must be whole"),
         ({"labels": np.zeros(35, dtype=int)}, r"y is \[35\], but x has 36 tracks"),
@@ -40,7 +40,7 @@ def test_reads_the_ready_layout(save, ready):
         ({"duplicate_group": np.zeros((36, 1), dtype=int)}, r"copies is \[36, 1\]"),
         ({"split_filtered": np.full(36, 4)}, r"filtered has \[4\]"),
         ({"dequant_scale": np.array(["a"])}, "tokens.npz: "),
-        ({"genre_names": np.array(["a", None], dtype=object)}, "does not hold the tokens of GTZAN"),
+        ({"genre_names": np.array(["a", None], dtype=object)}, "not of plain arrays"),
     ],
 )
 def test_wrong_arrays(save, changes, message):
@@ -53,10 +53,10 @@ def test_wrong_files(tmp_path, save, means):
         audio.load(tmp_path / "nothing.npz")
     other = tmp_path / "other.npz"
     other.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"not a whole \.npz"):
+    with pytest.raises(ValueError, match=r"is not an \.npz file|cut short"):
         audio.load(other)
     other.write_bytes(save().read_bytes()[:2000])
-    with pytest.raises(ValueError, match=r"not a whole \.npz"):
+    with pytest.raises(ValueError, match=r"is not an \.npz file|cut short"):
         audio.load(other)
     with pytest.raises(ValueError, match="only that takes an embedder"):
         audio.load(save(), means)

@@ -129,7 +129,7 @@ def test_ridge_beats_persistence_on_all_areas(data_dir):
         (lambda p: persistence(p, skip=60), "skip=60 must be an integer from 0 to 59"),
         (lambda p: persistence(p, skip=-1), "skip=-1"),
         (lambda p: seasonal(p, 0.5), "period=0.5 hours must be a whole number"),
-        (lambda p: seasonal(p, 24 * 30), "nothing so long ago"),
+        (lambda p: seasonal(p, 24 * 30), "have no earlier value"),
     ],
 )
 def test_refuses(call, what):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nystream.data.sample import FILE
-from nystream.lab.tasks.electricity import eia930, embedded, forecast, sample
+from nystream.lab.tasks.electricity import eia930, forecast, sample
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_sample_needs_no_data_set(monkeypatch):
     monkeypatch.delenv("NYSTREAM_DATA", raising=False)
     held = sample()
     assert held.values.shape == (3 * 365 * 24 + 24, 24)
-    assert held.names == embedded.AREAS
+    assert held.names == eia930.AREAS
     assert (held.time[0], held.time[-1]) == (np.datetime64("2022-01-01T00:00"), np.datetime64("2024-12-31T23:00"))
     assert 0.98 < held.known.mean() < 1
     assert float(held.values.min()) >= 1

@@ -143,7 +143,7 @@ def test_scores_in_totals_are_those_of_the_totals_themselves(target, tokens):
         ({"target": "difference"}, "target='difference'"),
         ({"tokens": "all"}, "tokens='all'"),
         ({"tokens": "lags"}, "series has 200 rows, too few .* and tokens of 169 rows before"),
-        ({"tokens": "lags", "horizon": 25}, "followed 24 hours ago, but horizon is longer"),
+        ({"tokens": "lags", "horizon": 25}, "24 hours ago, so horizon must be at most 24"),
     ],
 )
 def test_refuses(options, what):

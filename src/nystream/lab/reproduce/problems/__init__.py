@@ -1,19 +1,19 @@
-"""The three tasks of the paper: one module each, imported when it is asked for."""
+"""The three tasks of the paper: one module each, imported when it is needed."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-from nystream.lab.reproduce.problems.problem import Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import MAX_SEEDS, CellRun, Loaded, PaperProblem
 
 TASKS = ("gtzan", "thumos14", "electricity")
 
-__all__ = ["TASKS", "Loaded", "PaperProblem", "Run", "problem"]
+__all__ = ["MAX_SEEDS", "TASKS", "CellRun", "Loaded", "PaperProblem", "problem"]
 
 
 def problem(task: str) -> PaperProblem:
-    """What is known of a task before its data are read."""
+    """The problem of a task."""
     if task not in TASKS:
         raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")
-    found: PaperProblem = import_module(f"nystream.lab.reproduce.problems.{task}").PROBLEM
-    return found
+    problem: PaperProblem = import_module(f"nystream.lab.reproduce.problems.{task}").PROBLEM
+    return problem

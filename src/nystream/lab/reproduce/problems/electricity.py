@@ -1,7 +1,7 @@
 """Electricity: the total demand an hour ahead.
 
-Tokens "paper" hold what the paper's hold, and the target is the total. Tokens "lags" know the changes of a day and a
-week ago as well, and the target is the change from the last total: what we recommend. Scores of both are in one unit.
+Tokens "paper" have the contents of the paper's, and the target is the total. Tokens "lags" also have the changes of a
+day and a week ago, and the target is the change from the last total; we recommend them. Scores of both are in one unit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from nystream.data.calendar import DAY, WEEK
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks.electricity import DemandForecast, baselines, eia930, forecast
 from nystream.train import Forecasting, TrainConfig
 from nystream.train.data import fingerprint
@@ -30,15 +30,15 @@ class Hours(Loaded):
         self.problem, self.skip = problem, skip
         self.fingerprint = fingerprint(problem.x, problem.y)
 
-    def scores(self, found: dict[str, float]) -> dict[str, float]:
-        return self.problem.in_totals(found)
+    def scores(self, scores: dict[str, float]) -> dict[str, float]:
+        return self.problem.in_totals(scores)
 
-    def runs(self, splits: int, seeds: int) -> list[Run]:
-        return [Run(0, seed, *self.problem.parts) for seed in range(seeds)]
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
+        return [CellRun(0, seed, *self.problem.parts) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
-        found = BASELINES[name](self.problem, self.skip)
-        return BaselineScores([dict(found.scores)], dict(found.chosen))
+        baseline = BASELINES[name](self.problem, self.skip)
+        return BaselineScores([dict(baseline.scores)], dict(baseline.chosen))
 
 
 class Electricity(PaperProblem):
@@ -51,7 +51,7 @@ class Electricity(PaperProblem):
     output_dim = 1
     baselines = tuple(BASELINES)
 
-    def most_splits(self, cell: Cell) -> int:
+    def max_splits(self, cell: Cell) -> int:
         return 1  # in order of time
 
     def load(self, folder: Path, cell: Cell) -> Loaded:
@@ -64,16 +64,16 @@ class Electricity(PaperProblem):
         return Forecasting()
 
     def training(self, cell: Cell) -> TrainConfig:
-        # Errors of a percent of a deviation are too fine for bfloat16. A total is learned more slowly than a change.
+        # Errors of a percent of a deviation need more than bfloat16. A total is learned more slowly than a change.
         epochs = 30 if cell.tokens == "lags" else 90
         return TrainConfig(epochs=epochs, steps_per_epoch=60, batch_size=8, lr=3e-3, piece=256, bf16=False)
 
     def options(self, cell: Cell) -> dict[str, Any]:
-        # A last norm hides how large the total is; a change does not mind.
+        # A final norm hides the size of the total; for a change this does not matter.
         return {"ff_dim": 128, "dropout": 0.0, "final_norm": cell.tokens == "lags"}
 
     def skip(self, cell: Cell) -> int:
-        # A smaller window is scored on the hours that the others and the baselines are scored on.
+        # Smaller windows are scored on the same hours as the others and the baselines.
         return max(self.window, cell.window) - 1
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks import audio
-from nystream.lab.tasks.audio.baseline import mean_token_accuracy
-from nystream.lab.tasks.audio.splits import FOLDS, Split
+from nystream.lab.tasks.audio.splits import FOLDS, Split, mean_token_accuracy
 from nystream.train import Classification, TrainConfig
 
 
@@ -21,12 +20,13 @@ class Tracks(Loaded):
     def splits(self, count: int) -> list[Split]:
         return [self.tokens.filtered_split()] if self.protocol == "filtered" else self.tokens.splits(count)
 
-    def runs(self, splits: int, seeds: int) -> list[Run]:
-        return [Run(i, seed, *split) for i, split in enumerate(self.splits(splits)) for seed in range(seeds)]
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
+        return [CellRun(i, seed, *split) for i, split in enumerate(self.splits(splits)) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
-        found = [mean_token_accuracy(split) for split in self.splits(splits)]
-        return BaselineScores([{"accuracy": one["test"]} for one in found], {"C": [one["C"] for one in found]})
+        results = [mean_token_accuracy(split) for split in self.splits(splits)]
+        scores = [{"accuracy": result["test"]} for result in results]
+        return BaselineScores(scores, {"C": [result["C"] for result in results]})
 
 
 class Gtzan(PaperProblem):
@@ -38,7 +38,7 @@ class Gtzan(PaperProblem):
     output_dim = 10
     baselines = ("logistic regression on the mean token",)
 
-    def most_splits(self, cell: Cell) -> int:
+    def max_splits(self, cell: Cell) -> int:
         return 1 if cell.protocol == "filtered" else FOLDS
 
     def load(self, folder: Path, cell: Cell) -> Loaded:

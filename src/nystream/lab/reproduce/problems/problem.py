@@ -1,4 +1,4 @@
-"""What a task brings: sizes, training, data cut into runs, baselines."""
+"""What a task defines: sizes, training, data split into runs, and baselines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from nystream.lab.reproduce.cells import Cell
 from nystream.train import Classification, Detection, Forecasting, TrainConfig
 from nystream.train.data import Data
 
+MAX_SEEDS = 1000  # of a split
 
-class Run(NamedTuple):
-    """One training: the number of its split, the seed of its weights and its order, and its data."""
+
+class CellRun(NamedTuple):
+    """One of the trainings of a cell: the number of its split, its seed, and its data."""
 
     split: int
     seed: int
@@ -21,34 +23,39 @@ class Run(NamedTuple):
     valid: Data
     test: Data
 
+    @property
+    def number(self) -> int:
+        """The seed of the weights and of the order of the data; no two runs of a cell share it."""
+        return MAX_SEEDS * self.split + self.seed
+
 
 class BaselineScores(NamedTuple):
-    """Test scores of something that is no Transformer, one dictionary a split."""
+    """Test scores of a baseline, one dictionary per split."""
 
     scores: Sequence[Mapping[str, float]]
-    chosen: Mapping[str, Any]  # what was set, or chosen on validation
+    chosen: Mapping[str, Any]  # its parameters, as set or as chosen on validation data
 
 
 class Loaded(ABC):
-    """The data of a task, cut as a cell asks for."""
+    """The data of a task, with the protocol and the tokens of a cell."""
 
     fingerprint: str  # a hash of all tokens and targets
 
     @abstractmethod
-    def runs(self, splits: int, seeds: int) -> list[Run]:
-        """Every split with every seed; what two runs share is one object."""
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
+        """A run for every split and seed; runs of one split share their data objects."""
 
     @abstractmethod
     def baseline(self, name: str, splits: int) -> BaselineScores:
         """One of the problem's baselines."""
 
-    def scores(self, found: dict[str, float]) -> dict[str, float]:
+    def scores(self, scores: dict[str, float]) -> dict[str, float]:
         """The scores of a model in the units of the table."""
-        return found
+        return scores
 
 
 class PaperProblem(ABC):
-    """A task as the paper sets it; sizes are those of its table."""
+    """A task of the paper, with the sizes of its table."""
 
     name: ClassVar[str]
     file: ClassVar[str]  # in the folder of data sets
@@ -56,59 +63,59 @@ class PaperProblem(ABC):
     embed_dim: ClassVar[int]
     num_heads: ClassVar[int]
     landmarks: ClassVar[int]
-    landmark_tokens: ClassVar[int]  # of the training part, that are clustered
+    landmark_tokens: ClassVar[int]  # training tokens that are clustered
     depths: ClassVar[tuple[int, ...]]  # numbers of blocks in the table
-    laptop: ClassVar[tuple[int, int]]  # splits and seeds where none are asked for
-    paper: ClassVar[tuple[int, int]]  # splits and seeds of the paper
+    laptop: ClassVar[tuple[int, int]]  # default numbers of splits and seeds
+    paper: ClassVar[tuple[int, int]]  # numbers of splits and seeds in the paper
     sweep: ClassVar[tuple[int, ...]]  # numbers of landmarks in the paper's figure
-    protocols: ClassVar[tuple[str, ...]]  # ways to split
+    protocols: ClassVar[tuple[str, ...]]  # ways to split the data
     tokens: ClassVar[tuple[str, ...]] = ("paper",)  # kinds of tokens
     output_dim: ClassVar[int]
-    baselines: ClassVar[tuple[str, ...]]  # what is no Transformer, and must be beaten
+    baselines: ClassVar[tuple[str, ...]]
 
     def usual(self, **changes: Any) -> Cell:
         """A cell with the sizes of the table."""
-        given = {"model": "full", "layers": 1, "landmarks": None, "protocol": self.protocols[0], **changes}
+        fields = {"model": "full", "layers": 1, "landmarks": None, "protocol": self.protocols[0]}
         sizes = {"window": self.window, "embed_dim": self.embed_dim, "num_heads": self.num_heads}
-        return Cell(task=self.name, **{**sizes, **given})
+        return Cell(task=self.name, **{**fields, **sizes, **changes})
 
     def cell_name(self, cell: Cell) -> str:
-        """A name for files."""
-        few = None if cell.landmarks is None else self.landmarks
-        return cell.named(self.usual(model=cell.model, layers=cell.layers, landmarks=few))
+        """The name of a cell in file names."""
+        landmarks = None if cell.landmarks is None else self.landmarks
+        return cell.named(self.usual(model=cell.model, layers=cell.layers, landmarks=landmarks))
 
     def check_splits(self, cell: Cell, splits: int) -> None:
-        """Refuse more splits than there are."""
-        most = self.most_splits(cell)
-        if not 1 <= splits <= most:
-            allowed = "1" if most == 1 else f"1 to {most}"
+        """Raise unless there are that many splits."""
+        limit = self.max_splits(cell)
+        if not 1 <= splits <= limit:
+            allowed = "1" if limit == 1 else f"1 to {limit}"
             raise ValueError(f"splits={splits}, but {self.name} with protocol {cell.protocol!r} has {allowed}")
 
     @abstractmethod
-    def most_splits(self, cell: Cell) -> int:
-        """How many splits there are."""
+    def max_splits(self, cell: Cell) -> int:
+        """The number of splits that exist."""
 
     def path(self, folder: Path) -> Path:
-        found = folder / self.file
-        if not found.is_file():
-            raise FileNotFoundError(f"data={folder} has no {self.file}; docs/data.md says what it holds")
-        return found
+        path = folder / self.file
+        if not path.is_file():
+            raise FileNotFoundError(f"data={folder} has no {self.file}; docs/data.md describes it")
+        return path
 
     @abstractmethod
     def load(self, folder: Path, cell: Cell) -> Loaded:
-        """The data in the folder of data sets."""
+        """Read the data from the folder of data sets."""
 
     @abstractmethod
     def task(self, cell: Cell) -> Classification | Detection | Forecasting: ...
 
     @abstractmethod
     def training(self, cell: Cell) -> TrainConfig:
-        """The whole budget of a cell's training, chosen on validation data."""
+        """How a cell is trained, with the epochs of all phases; chosen on validation data."""
 
     @abstractmethod
     def options(self, cell: Cell) -> dict[str, Any]:
-        """Fields of ModelConfig beside attention, layers and widths of tokens and outputs."""
+        """Further fields of ModelConfig."""
 
     def skip(self, cell: Cell) -> int:
-        """Tokens at the start of every stream that are not scored."""
+        """Number of tokens at the start of every stream that are not scored."""
         return 0

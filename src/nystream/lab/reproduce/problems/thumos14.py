@@ -1,4 +1,4 @@
-"""THUMOS14: the actions of every frame of a video, as it comes."""
+"""THUMOS14: the actions in every frame of a video, detected online."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nystream.lab.reproduce.cells import Cell
-from nystream.lab.reproduce.problems.problem import BaselineScores, Loaded, PaperProblem, Run
+from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks import actions
 from nystream.train import Detection, TrainConfig
 from nystream.train.data import fingerprint
@@ -18,10 +18,10 @@ class VideoRuns(Loaded):
         parts = (videos.train.data, videos.test.data)
         self.fingerprint = fingerprint(*(x for part in parts for x in (part.x, part.y, part.length)))
 
-    def runs(self, splits: int, seeds: int) -> list[Run]:
-        # The videos to select by are drawn by seed; those to score by are the same for all.
-        cut = [self.videos.split(seed=split) for split in range(splits)]
-        return [Run(i, seed, *parts) for i, parts in enumerate(cut) for seed in range(seeds)]
+    def runs(self, splits: int, seeds: int) -> list[CellRun]:
+        # Validation videos are drawn by seed; the test videos are always the same.
+        parts = [self.videos.split(seed=split) for split in range(splits)]
+        return [CellRun(i, seed, *parts[i]) for i in range(splits) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
         raise ValueError(f"there is no baseline {name!r}")
@@ -36,7 +36,7 @@ class Thumos14(PaperProblem):
     output_dim = 22
     baselines = ()
 
-    def most_splits(self, cell: Cell) -> int:
+    def max_splits(self, cell: Cell) -> int:
         return 100  # drawn by seed
 
     def load(self, folder: Path, cell: Cell) -> Loaded:
@@ -46,10 +46,10 @@ class Thumos14(PaperProblem):
         return Detection()
 
     def training(self, cell: Cell) -> TrainConfig:
-        # The start of a video counts, so windows that are not full are trained on too.
+        # The start of a video is scored, so windows that are not full are trained on too.
         if cell.layers == 1:
             return TrainConfig(epochs=12, batch_size=8, lr=3e-4, weight_decay=0.05, piece=256, short=1.0)
-        # A stack learns from the newest row of windows. They overlap, so that an epoch takes a quarter of them.
+        # A stack learns from the newest row of windows. They overlap, so an epoch takes a quarter of them.
         return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=2e-4, weight_decay=0.05, short=0.2)
 
     def options(self, cell: Cell) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Paired differences between two records, over the runs that both have, with a 95 % t interval of their mean.
+"""Paired differences between two records, over the runs that both have, with a 95 % t interval of the mean.
 
-Runs that share a split are not independent: how hard a split is moves all of them. So where there are several splits,
-seeds are averaged within each and the interval is over splits; with one split it is over seeds.
+Runs of one split are not independent: a hard split is hard for all of them. With several splits, seeds are therefore
+averaged within each split and the interval is over splits; with one split, it is over seeds.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.cells import TWINS
-from nystream.lab.reproduce.report.grouping import GroupTable, say
+from nystream.lab.reproduce.report.grouping import GroupTable, describe
 from nystream.lab.reproduce.report.records import Record, RunKey
 
 CONFIDENCE = 0.95
-SAME = 1e-4  # of a score: what one function computed in two ways may differ by
+ROUNDING = 1e-4  # relative difference of scores that one function may have if it is computed in two ways
 # kind -> (minuend, subtrahend) models
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "low rank against full attention": (
@@ -33,22 +33,22 @@ PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 FULL = dict(PAIRS["low rank against full attention"])  # low rank -> its full attention
 DEPTH = "two blocks against one"
-HEADLINE = {("co-fixed-single", "co-full-single"), ("co-cont-single", "co-full-single")}  # what the paper is about
+HEADLINE = {("co-fixed-single", "co-full-single"), ("co-cont-single", "co-full-single")}  # the paper's main claim
 
 
 class Difference(NamedTuple):
     """`first` minus `second`, in the metric's own unit."""
 
     mean: float
-    low: float | None  # None where there are fewer than two independent differences
+    low: float | None  # None if there are fewer than two independent differences
     high: float | None
     number: int  # of independent differences
     over: str  # what they are: "splits" or "seeds"
-    runs: int  # of both records
-    same: bool  # every run, but for rounding
+    runs: int  # that both records have
+    same: bool  # in every run, up to rounding
 
     def verdict(self, higher: bool) -> str:
-        """In plain words, by whether the interval excludes 0."""
+        """The difference in words; "better" and "worse" if the interval excludes 0."""
         if self.low is None or self.high is None:
             return f"one {self.over[:-1]} only"
         if self.same:
@@ -59,9 +59,9 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """`part` says what is compared: "models", a "baseline", or a "setting" or "landmarks" with the table's own.
+    """A difference between two records; `part` is "models", "baseline", "setting" or "landmarks".
 
-    Comparisons of one `kind` stand together.
+    The last two compare a cell with the one in the table's own setting. Comparisons of one `kind` are listed together.
     """
 
     part: str
@@ -78,7 +78,7 @@ class Comparison(NamedTuple):
 
     @property
     def budgets(self) -> str:
-        """Empty where both were trained for as long, or one is a baseline."""
+        """How the budgets of training differ; empty if they do not, or if one record is a baseline."""
         first, second = self.first.epochs, self.second.epochs
         if None in (first, second):
             return ""
@@ -91,11 +91,11 @@ class Comparison(NamedTuple):
 
 
 def difference(first: Record, second: Record, metric: str = "", part: str = "metrics") -> Difference | None:
-    """On test data, or on those of the part "valid"; None where the two share no run, or one has no such score.
+    """The difference on test data, or validation data (part="valid"); None if there is no run or score in common.
 
-    A baseline that draws nothing has one run for all seeds of a split.
+    A baseline without randomness has one run for all seeds of a split.
     """
-    ours, others = (getattr(one, part).get(metric or first.metric) for one in (first, second))
+    ours, others = (getattr(record, part).get(metric or first.metric) for record in (first, second))
     if ours is None or others is None:
         return None
     theirs = dict(zip(second.runs, others.values, strict=True))
@@ -105,12 +105,12 @@ def difference(first: Record, second: Record, metric: str = "", part: str = "met
         other = theirs.get(run, theirs.get(RunKey(run.split, None)))
         if other is not None:
             by_split.setdefault(run.split, []).append(value - other)
-            same = same and abs(value - other) <= SAME * abs(other)
+            same = same and abs(value - other) <= ROUNDING * abs(other)
     runs = sum(map(len, by_split.values()))
     if not runs:
         return None
     if len(by_split) > 1:
-        over, values = "splits", [fmean(one) for one in by_split.values()]
+        over, values = "splits", [fmean(differences) for differences in by_split.values()]
     else:
         over, values = "seeds", next(iter(by_split.values()))
     mean, half = fmean(values), half_width(values)
@@ -119,7 +119,7 @@ def difference(first: Record, second: Record, metric: str = "", part: str = "met
 
 
 def half_width(values: list[float]) -> float | None:
-    """Of the t interval of the mean; None for fewer than two values."""
+    """Half the width of the t interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
     try:
@@ -133,52 +133,44 @@ def half_width(values: list[float]) -> float | None:
 
 
 def comparisons(table: GroupTable) -> list[Comparison]:
-    """Every difference that a reader of a table asks for, as far as its records are there."""
-    found = []
-    for part, kind, label, first, second in _pairs(table):
-        known = difference(first, second)
-        if known is not None:
-            found.append(Comparison(part, kind, label, first, second, known, difference(first, second, part="valid")))
-    return found
+    """All comparisons of a report that the records of a table allow."""
+    return [
+        Comparison(part, kind, label, first, second, by, difference(first, second, part="valid"))
+        for part, kind, label, first, second in _pairs(table)
+        if (by := difference(first, second)) is not None
+    ]
 
 
-def best_baseline(table: GroupTable) -> Record | None:
-    """By test score, which favours the baseline."""
-    return table.baselines[0] if table.baselines else None
-
-
-def headline(found: Sequence[Comparison]) -> list[Comparison]:
-    """CoNy-Fix and CoNy-Cont, distilled ones too, against Co, at every depth."""
-    return [one for one in found if one.part == "models" and (one.first.model, one.second.model) in HEADLINE]
+def headline(items: Sequence[Comparison]) -> list[Comparison]:
+    """CoNy-Fix and CoNy-Cont, also distilled, against Co, at every depth."""
+    return [item for item in items if item.part == "models" and (item.first.model, item.second.model) in HEADLINE]
 
 
 def _pairs(table: GroupTable) -> Iterator[tuple[str, str, str, Record, Record]]:
-    depths = sorted({layers for _, layers in table.cells})
     for kind, pairs in PAIRS.items():
-        for layers in depths:
+        for layers in table.depths:
             for pair in pairs:
                 first, second = (table.cells.get((model, layers)) for model in pair)
                 if first is not None and second is not None:
                     label = f"{first.label} − {second.label}, {blocks(layers)}"
                     yield "models", kind, label, first, second
-                taught = table.distilled(pair[0], layers)
-                if pair in HEADLINE and taught is not None and second is not None:
-                    label = f"{taught.label}, distilled − {second.label}, {blocks(layers)}"
-                    yield "models", kind, label, taught, second
-    for (model, layers), one in table.cells.items():
+                distilled = table.distilled(pair[0], layers)
+                if pair in HEADLINE and distilled is not None and second is not None:
+                    label = f"{distilled.label}, distilled − {second.label}, {blocks(layers)}"
+                    yield "models", kind, label, distilled, second
+    for (model, layers), record in table.cells.items():
         if layers > 1 and (model, 1) in table.cells:
-            yield "models", DEPTH, f"{one.label}, {blocks(layers)} − 1", one, table.cells[model, 1]
-    baseline = best_baseline(table)
-    if baseline is not None:
+            yield "models", DEPTH, f"{record.label}, {blocks(layers)} − 1", record, table.cells[model, 1]
+    for baseline in table.baselines[:1]:  # the best by test score, which favours the baseline
         kind = f"against the best baseline, {baseline.label}"
-        for (model, layers), one in table.cells.items():
+        for (model, layers), record in table.cells.items():
             if model in TWINS.values():
-                yield "baseline", kind, f"{one.label} − baseline, {blocks(layers)}", one, baseline
-    for one, differs in table.others:
-        own = table.cells.get((one.model, one.layers))
+                yield "baseline", kind, f"{record.label} − baseline, {blocks(layers)}", record, baseline
+    for record, differs in table.others:
+        own = table.cells.get((record.model, record.layers))
         if own is not None:
             part = "landmarks" if set(differs) == {"landmarks"} else "setting"
-            yield part, f"{one.label}, {blocks(one.layers)}", say(differs), one, own
+            yield part, f"{record.label}, {blocks(record.layers)}", describe(differs), record, own
 
 
 def blocks(layers: int) -> str:

@@ -1,4 +1,4 @@
-"""What a report holds, whatever it is written as. Text may have `code` and **bold** in it, and nothing else."""
+"""The parts of a report, independent of its format. Text may contain `code` and **bold**, and no other markup."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ MISSING = "–"
 @dataclass(frozen=True)
 class GridColumn:
     name: str
-    number: bool = True  # set to the right
+    number: bool = True  # right-aligned
 
 
 @dataclass(frozen=True)
 class GridRow:
     cells: tuple[str, ...]
-    mark: str = ""  # why it stands out: "better", "worse" or "chosen"
-    starts: bool = False  # a line above it
-    heading: bool = False  # one cell over all columns
+    mark: str = ""  # why it is highlighted: "better", "worse" or "chosen"
+    starts: bool = False  # has a line above it
+    heading: bool = False  # one cell across all columns
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table, and `notes` beneath it."""
+    """A table, with `notes` beneath it."""
 
     title: str
     columns: tuple[GridColumn, ...]
@@ -34,7 +34,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot, drawn by `plots` under this name."""
+    """A plot, which `plots` draws under this name."""
 
     name: str
     alt: str
@@ -53,7 +53,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the numbers of the tables before it come from; folded up."""
+    """Where the numbers of the tables before it come from; collapsed."""
 
     lines: tuple[str, ...]
 
@@ -68,6 +68,12 @@ class Section:
     parts: tuple[Part, ...] = ()
     sections: tuple[Section, ...] = ()
 
+    def figures(self) -> Iterator[Figure]:
+        """Every plot, in order."""
+        yield from (part for part in self.parts if isinstance(part, Figure))
+        for section in self.sections:
+            yield from section.figures()
+
 
 @dataclass(frozen=True)
 class Document:
@@ -77,9 +83,4 @@ class Document:
 
     def figures(self) -> Iterator[Figure]:
         """Every plot, in order."""
-        open_sections = list(self.sections)
-        yield from (part for part in self.summary if isinstance(part, Figure))
-        while open_sections:
-            section = open_sections.pop(0)
-            yield from (part for part in section.parts if isinstance(part, Figure))
-            open_sections = [*section.sections, *open_sections]
+        return Section(self.title, "", self.summary, self.sections).figures()

@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: plots are in it, and so is how it looks, by day and by night.
+"""A report as one self-contained HTML page, with its plots and its style, light and dark.
 
 The page is `page.html.jinja` beside this file, and its style `page.css`.
 """
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 
 
 def render(document: Document, plots: Mapping[str, str], style: str = "") -> str:
-    """The page; `plots` has the SVG element of every figure, by name, and `style` what looks otherwise on this page."""
+    """The page; `plots` has the SVG element of every figure, by name, and `style` is CSS for this page alone."""
     environment = Environment(
         autoescape=True,
         keep_trailing_newline=True,

@@ -1,4 +1,4 @@
-"""A report as Markdown, and the parts of it that README.md and docs/results.md hold."""
+"""A report as Markdown, and the parts of it in README.md and docs/results.md."""
 
 from __future__ import annotations
 
@@ -38,56 +38,48 @@ README_COLUMNS = (
 
 
 def render(document: Document, images: Mapping[str, str] | None = None) -> str:
-    """The whole page; `images` has the address of every plot that it shows, by name."""
-    lines = [f"# {document.title}", *_parts(document.summary, images or {})]
-    lines += [line for section in document.sections for line in _section(section, 2, images or {})]
-    return "\n\n".join(lines) + "\n"
+    """The whole report; `images` has the address of every plot that is shown, by name."""
+    return f"# {document.title}\n\n{_body(document, images or {}, 2)}\n"
 
 
 def results_page(records: Sequence[Record], images: str | None = None, level: int = 2) -> str:
-    """All tables for docs/results.md, headings from `level` on; plots are linked as images/NAME.png."""
-    page = document(records, figures=images is not None)
-    known = {figure.name: f"{images}/{figure.name}.png" for figure in page.figures()}
-    lines = list(_parts(page.summary, known))
-    lines += [line for section in page.sections for line in _section(section, level, known)]
-    return "\n\n".join(lines)
+    """All tables for docs/results.md, with headings from `level` on; plots are linked as IMAGES/NAME.png."""
+    report = document(records, figures=images is not None)
+    return _body(report, {figure.name: f"{images}/{figure.name}.png" for figure in report.figures()}, level)
 
 
 def readme_results(records: Sequence[Record]) -> str:
     """One short table for the README: the continual models with one block, and the best baseline of each task.
 
-    The fault-filtered split of GTZAN, stacks of two blocks and where the numbers come from are on the page of results.
+    The fault-filtered split of GTZAN, stacks of two blocks and the sources of the numbers are on the results page.
     """
     rows: list[GridRow] = []
     for table in grouped(records):
         if table.group.protocol != "filtered":
-            rows += _short(table)
+            rows += _readme_rows(table)
     return _grid(Grid("", README_COLUMNS, tuple(rows)))
 
 
-def _short(table: GroupTable) -> Iterator[GridRow]:
-    """The rows of one task; only the first one names it."""
+def _readme_rows(table: GroupTable) -> Iterator[GridRow]:
+    """The rows of one task; the first one names it."""
     group, metric = table.group, table.metric
     name = f"{group.title}: {metric.head}"
     for (model, layers), record in table.cells.items():
         if model not in README_MODELS or layers != 1:
             continue
-        # Other tokens are another experiment than the paper's.
+        # With other tokens, the experiment is not the paper's.
         printed = None if group.extra else paper.score(group.task, model, layers)
-        step = record.raw["step"]
-        cells = (
-            name,
-            record.label,
-            str(printed) if printed else MISSING,
-            numbers.score(record.score, metric),
-            numbers.microseconds(step),
-            numbers.times(step["relative"] if step else None),
-            numbers.kilobytes(step["bytes_per_stream"] if step else None),
-        )
-        yield GridRow(cells)
+        score = numbers.score(record.score, metric)
+        yield GridRow((name, record.label, str(printed or MISSING), score, *numbers.step(record)))
         name = ""
     for baseline in table.baselines[:1]:
         yield GridRow((name, baseline.label, "", numbers.score(baseline.score, metric), "", "", ""))
+
+
+def _body(document: Document, images: Mapping[str, str], level: int) -> str:
+    lines = list(_parts(document.summary, images))
+    lines += [line for section in document.sections for line in _section(section, level, images)]
+    return "\n\n".join(lines)
 
 
 def _section(section: Section, level: int, images: Mapping[str, str]) -> Iterator[str]:
@@ -103,7 +95,7 @@ def _parts(parts: Sequence[Part], images: Mapping[str, str]) -> Iterator[str]:
             case Paragraph(text):
                 yield text
             case Bullets(items):
-                yield "\n".join(f"- {item}" for item in items)
+                yield _bullets(items)
             case Figure(name, alt, caption):
                 if name in images:
                     yield f"![{alt}]({images[name]})"
@@ -113,12 +105,16 @@ def _parts(parts: Sequence[Part], images: Mapping[str, str]) -> Iterator[str]:
                 yield _grid(part)
                 yield from part.notes
             case Sources(lines):
-                yield _sources(lines)
+                yield f"<details><summary>Where these numbers come from</summary>\n\n{_bullets(lines)}\n\n</details>"
+
+
+def _bullets(items: Sequence[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
 
 
 def _grid(grid: Grid) -> str:
     lines = [_line([column.name for column in grid.columns])]
-    lines.append(_line(["---:" if column.number else "---" for column in grid.columns], plain=True))
+    lines.append(_line(["---:" if column.number else "---" for column in grid.columns]))
     for row in grid.rows:
         cells = [f"**{row.cells[0]}**"] if row.heading else list(row.cells)
         cells += [""] * (len(grid.columns) - len(cells))
@@ -128,15 +124,7 @@ def _grid(grid: Grid) -> str:
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str], plain: bool = False) -> str:
-    return f"| {' | '.join(cells if plain else map(_escape, cells))} |"
-
-
-def _escape(cell: str) -> str:
-    """A bar would end the cell, an angle bracket open a tag."""
-    return re.sub(r"\s+", " ", cell).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _sources(lines: Sequence[str]) -> str:
-    inner = "\n".join(f"- {line}" for line in lines)
-    return f"<details><summary>Where these numbers come from</summary>\n\n{inner}\n\n</details>"
+def _line(cells: Sequence[str]) -> str:
+    """A line of a table, with bars and angle brackets escaped: they would end a cell or open a tag."""
+    escaped = (re.sub(r"\s+", " ", cell).replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+    return f"| {' | '.join(escaped)} |"

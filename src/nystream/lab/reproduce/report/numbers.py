@@ -1,4 +1,4 @@
-"""Numbers as a table has them."""
+"""Numbers as text, for tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from nystream.lab.reproduce.paper import Metric, PrintedScore
 from nystream.lab.reproduce.report.compare import Difference
 from nystream.lab.reproduce.report.document import MISSING
-from nystream.lab.reproduce.report.records import ScoreSummary
+from nystream.lab.reproduce.report.records import Record, ScoreSummary
 
 
 def score(scores: ScoreSummary | None, metric: Metric) -> str:
-    """82.80 ± 4.40; without a deviation where there is one run."""
+    """82.80 ± 4.40; without a deviation for one run."""
     if scores is None:
         return MISSING
     mean = f"{metric.scale * scores.mean:.{metric.digits}f}"
@@ -33,19 +33,20 @@ def signed(value: float, digits: int) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def interval(found: Difference, metric: Metric) -> str:
-    if found.low is None or found.high is None:
+def interval(by: Difference, metric: Metric) -> str:
+    """−0.97 to +1.45."""
+    if by.low is None or by.high is None:
         return "no interval"
-    low, high = (signed(metric.scale * end, metric.digits) for end in (found.low, found.high))
+    low, high = (signed(metric.scale * end, metric.digits) for end in (by.low, by.high))
     return f"{low} to {high}"
 
 
-def difference(found: Difference | None, metric: Metric) -> str:
+def difference(by: Difference | None, metric: Metric) -> str:
     """+0.24 (−0.97 to +1.45)."""
-    if found is None:
+    if by is None:
         return MISSING
-    mean = signed(metric.scale * found.mean, metric.digits)
-    return mean if found.low is None else f"{mean} ({interval(found, metric)})"
+    mean = signed(metric.scale * by.mean, metric.digits)
+    return mean if by.low is None else f"{mean} ({interval(by, metric)})"
 
 
 def millions(count: float) -> str:
@@ -59,15 +60,20 @@ def times(ratio: float | None) -> str:
 
 
 def microseconds(step: Mapping[str, Any] | None) -> str:
+    """431, 12.3."""
     return MISSING if step is None else _digits(step["median_microseconds"], 3)
 
 
-def kilobytes(count: int | None) -> str:
-    return MISSING if count is None else _digits(count / 1e3, 3)
+def step(record: Record) -> tuple[str, str, str]:
+    """µs per step, times faster than full attention, and kB per stream."""
+    timed = record.raw["step"]
+    if timed is None:
+        return MISSING, MISSING, MISSING
+    return microseconds(timed), times(timed["relative"]), _digits(timed["bytes_per_stream"] / 1e3, 3)
 
 
 def _digits(value: float, digits: int) -> str:
-    """Fixed point with so many digits that count, or all those before the point."""
+    """Fixed point with this many significant digits, or all digits before the point."""
     if value == 0:
         return "0"
     places = digits - 1 - int(f"{value:e}".partition("e")[2])

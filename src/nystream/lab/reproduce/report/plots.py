@@ -1,7 +1,7 @@
 """The plots of a report: score against cost, paired differences, score against the number of landmarks.
 
-Blue is for fixed landmarks and vermilion for means that are renewed, as in the paper's figures; both are told apart by
-everybody, and by dashes in grey.
+Blue is for fixed landmarks and vermilion for means, as in the paper's figures. Everybody can tell them apart; in grey,
+line styles do.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ from nystream.lab.reproduce.report.labels import place
 from nystream.lab.reproduce.report.records import Record
 from nystream.plotting import BLUE, RED
 
-DPI = 150  # of the layout too: hinted letters are wider or narrower at another, and labels placed by them clash
+DPI = 150  # also of the layout: the width of hinted letters depends on it, and with it the place of labels
 GREY = "#767676"
-# Drawn in place of the page's own colours, and replaced by them in the HTML page, which may be dark.
+# Placeholders of the page's own colours, which replace them in the HTML page: that may be dark.
 INK, LINE, PAGE = "#1b1f24", "#dfe2e6", "#fefefe"
 VARIABLES = {
     INK: "currentColor",
@@ -35,7 +36,7 @@ VARIABLES = {
     GREY: "var(--grey)",
 }
 COLOURS = {record.name: BLUE if record.fixed else RED if record.low_rank else GREY for record in RECORDS}
-# Plain models hollow, continual ones filled.
+# Markers of continual models are filled, those of plain ones hollow.
 CONTINUAL = tuple(TWINS.values())
 CURVES = (
     ("nystrom-fixed", "-", "s"),
@@ -43,7 +44,7 @@ CURVES = (
     ("nystrom", ":", "s"),
     ("co-cont-single", ":", "o"),
 )
-SCALES = 3  # a group of differences that reaches so many times as far as another has an axis of its own
+MAX_RATIO = 3  # between the largest differences in one panel; a group that reaches further gets its own
 STYLE = plotting.STYLE | {
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -59,8 +60,11 @@ STYLE = plotting.STYLE | {
 }
 
 
+Cost = Callable[[Record], float | None]
+
+
 class Plot(NamedTuple):
-    """A plot that can be drawn: `fill` puts it into an empty figure."""
+    """A plot that can be drawn: `fill` draws it into an empty figure."""
 
     name: str
     alt: str
@@ -69,59 +73,49 @@ class Plot(NamedTuple):
 
 
 def require() -> None:
-    """Fail before anything is written."""
-    plotting.require("the report", ", or --no-plots leaves the plots out")
+    """Raise if matplotlib is missing."""
+    plotting.require("the report", ", or use --no-plots")
 
 
 def drawable(table: GroupTable) -> dict[str, Plot]:
-    """Every plot that the records of a table are enough for, by name."""
+    """Every plot that the records of a table allow, by name."""
     slug, title, metric = table.group.slug, table.group.title, table.metric
     plots = []
-    panels = _axes_of_cost(table)
     if len(table.cells) > 1:
-        plots.append(
-            Plot(
-                f"{slug}-costs",
-                f"{title}: {metric.title} against {' and '.join(name for name, _ in panels)}",
-                f"Score against cost, {metric.better}; log scales. Grey: full attention, vermilion: landmarks "
-                "that are means, blue: fixed landmarks. Filled: continual, hollow: over whole windows. Circles: one "
-                "block, squares: two, and the number beside a name says so too.",
-                lambda figure: _costs(figure, table, panels),
-            )
+        panels = _cost_panels(table)
+        caption = (
+            f"Score against cost, {metric.better}; log scales. Grey: full attention, vermilion: landmarks that are "
+            "means, blue: fixed landmarks. Filled: continual, hollow: over whole windows. Circles: one block, squares: "
+            "two; the number beside a name is the number of blocks."
         )
-    found = compare.comparisons(table)
+        alt = f"{metric.title} against {' and '.join(name for name, _ in panels)}"
+        plots.append(Plot(f"{slug}-costs", f"{title}: {alt}", caption, partial(_costs, table, panels)))
+    comparisons = compare.comparisons(table)
     for name, what, parts in (
         ("differences", "paired differences", ("models", "baseline")),
         ("settings", "other settings minus the table's own", ("setting",)),
     ):
-        shared = _panels([one for one in found if one.part in parts])
-        if shared:
-            scales = " Each panel has a scale of its own." if len(shared) > 1 else ""
-            plots.append(
-                Plot(
-                    f"{slug}-{name}",
-                    f"{title}: {what}, with intervals",
-                    f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no "
-                    f"difference found. Hollow: no interval.{scales}",
-                    lambda figure, shared=shared, what=what: _differences(figure, table, shared, what),  # type: ignore[misc]
-                )
+        groups = _panels([item for item in comparisons if item.part in parts])
+        if groups:
+            caption = (
+                f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no difference "
+                "found. Hollow: no interval." + " Each panel has its own scale." * (len(groups) > 1)
             )
-    if any(len(table.sweep(*key)) > 1 for key in _swept(table)):
-        plots.append(
-            Plot(
-                f"{slug}-landmarks",
-                f"{title}: {metric.title} against the number of landmarks",
-                f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
-                "landmarks; dotted: means over segments. The line is full attention; a whisker is the 95 % interval of "
-                "the paired difference to it, so one that crosses the line is no difference found.",
-                lambda figure: _landmarks(figure, table),
-            )
+            draw = partial(_differences, table, groups, what)
+            plots.append(Plot(f"{slug}-{name}", f"{title}: {what}, with intervals", caption, draw))
+    if any(len(records) > 1 for records in _sweeps(table).values()):
+        caption = (
+            f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
+            "landmarks; dotted: means over segments. The line is full attention. A whisker is the 95 % interval of the "
+            "paired difference to it; if it crosses the line, no difference was found."
         )
+        alt = f"{title}: {metric.title} against the number of landmarks"
+        plots.append(Plot(f"{slug}-landmarks", alt, caption, partial(_landmarks, table)))
     return {plot.name: plot for plot in plots}
 
 
 def drawn(plot: Plot) -> Drawn:
-    """The plot in all its forms; the same records give the same bytes."""
+    """The plot as PNG and SVG; the same records give the same bytes."""
     require()
     import matplotlib as mpl
 
@@ -150,7 +144,7 @@ class Drawn(NamedTuple):
             files.replace(folder / f"{self.name}.{kind}", lambda partial, data=data: partial.write_bytes(data))  # type: ignore[misc]
 
     def inline(self) -> str:
-        """An SVG element for a page: transparent, in the page's own colours, its ids its own."""
+        """An SVG element for a page: transparent, in the page's colours, with unique ids."""
         svg = self.svg.decode()
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :].strip(), flags=re.S)
         svg = re.sub(r'<g id="patch_1">.*?</g>', "", svg, count=1, flags=re.S)  # the figure's own background
@@ -158,65 +152,61 @@ class Drawn(NamedTuple):
         for colour, name in VARIABLES.items():
             svg = svg.replace(colour, name).replace(colour.lower(), name)
         head, rest = svg.split(">", 1)
-        # Type of one size in all plots of a page, whatever their widths.
+        # The same font size in all plots of a page, whatever their widths.
         points = float(re.search(r'viewBox="0 0 ([\d.]+)', head)[1])  # type: ignore[index]
         head = re.sub(r' (width|height)="[^"]*"', "", head)
         return f'{head} class="plot" style="max-width: {points * 1.4:.0f}px">{rest}'
 
 
-def _axes_of_cost(table: GroupTable) -> list[tuple[str, Callable[[Record], float | None]]]:
-    def time(one: Record) -> float | None:
-        return one.raw["step"]["median_microseconds"] if one.raw["step"] else None
+def _cost_panels(table: GroupTable) -> list[tuple[str, Cost]]:
+    """The kinds of cost that are known, with their axis labels."""
 
-    def operations(one: Record) -> float | None:
-        return one.raw["operations"]["corrected"]
+    def time(record: Record) -> float | None:
+        return record.raw["step"]["median_microseconds"] if record.raw["step"] else None
 
-    found: list[tuple[str, Callable[[Record], float | None]]] = []
-    if sum(time(one) is not None for one in table.cells.values()) > 1:
-        found.append(("µs a step, whole model", time))
-    found.append(("operations of attention a step, corrected", operations))
-    return found
+    operations = ("operations of attention per step, corrected", lambda record: record.raw["operations"]["corrected"])
+    if sum(time(record) is not None for record in table.cells.values()) > 1:
+        return [("µs per step, whole model", time), operations]
+    return [operations]
 
 
-def _costs(figure: Any, table: GroupTable, panels: Sequence[tuple[str, Callable[[Record], float | None]]]) -> None:
+def _costs(table: GroupTable, panels: Sequence[tuple[str, Cost]], figure: Any) -> None:
+    from matplotlib.ticker import EngFormatter
+
     metric = table.metric
     figure.set_size_inches(4.9 * len(panels) if len(panels) > 1 else 6.0, 4.0)
     labels = []
     for axis, (name, cost) in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
         points: list[tuple[float, float, str, str]] = []
-        for (model, layers), one in table.cells.items():
-            x = cost(one)
+        for (model, layers), record in table.cells.items():
+            x = cost(record)
             if x is None:
                 continue
-            y, colour = metric.scale * one.score.mean, COLOURS[model]
+            y, colour = metric.scale * record.score.mean, COLOURS[model]
+            fill = colour if model in CONTINUAL else PAGE
             axis.plot(
-                x,
-                y,
-                "o" if layers == 1 else "s",
-                color=colour,
-                markerfacecolor=colour if model in CONTINUAL else PAGE,
-                markersize=6.5,
-                markeredgewidth=1.4,
-                zorder=3,
-            )
-            points.append((x, y, f"{one.label} {layers}" if _depths(table) != [1] else one.label, colour))
+                x, y, "o" if layers == 1 else "s", color=colour, markerfacecolor=fill, markersize=6.5,
+                markeredgewidth=1.4, zorder=3,
+            )  # fmt: skip
+            points.append((x, y, record.label if table.depths == [1] else f"{record.label} {layers}", colour))
         axis.set_xscale("log")
         axis.margins(0.14, 0.14)
         axis.set_xlabel(name)
-        axis.xaxis.set_major_formatter(lambda value, _: _short(value))
+        axis.xaxis.set_major_formatter(EngFormatter())
         axis.grid()
         labels.append((axis, points))
     figure.axes[0].set_ylabel(f"{metric.head}, {metric.better}")
-    figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
+    _title(figure, table.group.title)
     for axis, points in labels:
         place(figure, axis, points)
 
 
-def _landmarks(figure: Any, table: GroupTable) -> None:
+def _landmarks(table: GroupTable, figure: Any) -> None:
     metric = table.metric
-    depths = sorted({layers for model, layers in _swept(table) if len(table.sweep(model, layers)) > 1})
+    sweeps = _sweeps(table)
+    depths = sorted({layers for (_, layers), records in sweeps.items() if len(records) > 1})
     figure.set_size_inches(max(5.6, 4.4 * len(depths)), 3.9)
-    every = sorted({m for key in _swept(table) for m in table.sweep(*key)})
+    ticks = sorted({m for records in sweeps.values() for m in records})
     axes = figure.subplots(1, len(depths), squeeze=False, sharey=True)[0]
     for axis, layers in zip(axes, depths, strict=True):
         full = table.cells.get(("co-full-single", layers)) or table.cells.get(("full", layers))
@@ -225,36 +215,36 @@ def _landmarks(figure: Any, table: GroupTable) -> None:
                 metric.scale * full.score.mean, color=GREY, linewidth=1.2, zorder=1, label=f"{full.label} (full)"
             )
         for number, (model, dashes, marker) in enumerate(CURVES):
-            found = table.sweep(model, layers)
-            if not found:
+            records = sweeps.get((model, layers))
+            if not records:
                 continue
-            shift = 2 ** (0.09 * (number - 1.5))  # or else the whiskers of one m would lie on each other
-            xs = [m * shift for m in found]
-            ys = [metric.scale * one.score.mean for one in found.values()]
+            shift = 2 ** (0.09 * (number - 1.5))  # so that the whiskers of one m do not overlap
+            xs = [m * shift for m in records]
+            ys = [metric.scale * record.score.mean for record in records.values()]
             colour = COLOURS[model]
             filled = colour if model in CONTINUAL else PAGE
             axis.plot(
                 xs, ys, dashes, color=colour, marker=marker, markersize=5, markerfacecolor=filled, linewidth=1.5,
                 label=paper.MODELS[model], zorder=3,
             )  # fmt: skip
-            for x, y, one in zip(xs, ys, found.values(), strict=True):
-                by = compare.difference(one, full) if full is not None else None
+            for x, y, record in zip(xs, ys, records.values(), strict=True):
+                by = compare.difference(record, full) if full is not None else None
                 if by is not None and by.low is not None and by.high is not None:
                     ends = [y + metric.scale * (end - by.mean) for end in (by.low, by.high)]
                     axis.plot([x, x], ends, color=colour, linewidth=0.9, alpha=0.55, zorder=2)
         axis.set_xscale("log", base=2)
-        axis.set_xticks(every, [str(m) for m in every])
+        axis.set_xticks(ticks, [str(m) for m in ticks])
         axis.minorticks_off()
         axis.set_title(blocks(layers))
         axis.set_xlabel("landmarks m")
         axis.grid()
     axes[0].set_ylabel(f"{metric.head}, {metric.better}")
-    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda found: len(found[1]))
+    handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda pair: len(pair[1]))
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=2.6)
-    figure.suptitle(table.group.title, x=0.01, ha="left", fontsize=11, weight="bold")
+    _title(figure, table.group.title)
 
 
-def _differences(figure: Any, table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str) -> None:
+def _differences(table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str, figure: Any) -> None:
     metric = table.metric
     written = [_lines(panel) for panel in panels]
     figure.set_size_inches(7.6, 0.7 + sum(0.235 * len(lines) + 0.55 for lines in written))
@@ -273,21 +263,25 @@ def _differences(figure: Any, table: GroupTable, panels: Sequence[Sequence[Compa
         axis.grid(axis="x")
     left, right = ("worse", "better") if metric.higher else ("better", "worse")
     axes[-1].set_xlabel(f"← {left}     difference of {metric.title}, {metric.change}     {right} →")
-    figure.suptitle(f"{table.group.title}: {what}", x=0.01, ha="left", fontsize=11, weight="bold")
+    _title(figure, f"{table.group.title}: {what}")
 
 
-def _panels(found: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Comparisons that share an axis: of one part, and of one scale, or else the widest would hide all others.
+def _title(figure: Any, text: str) -> None:
+    figure.suptitle(text, x=0.01, ha="left", fontsize=11, weight="bold")
 
-    A kind stays together, but for single differences that are far off all others of their part.
+
+def _panels(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Comparisons by panel: those of one part and of similar size, because the largest would hide the others.
+
+    Comparisons of one kind stay together, except single ones that are much larger than the others of their part.
     """
     panels: list[list[Comparison]] = []
     for part in ("models", "setting", "baseline"):
-        of = [one for one in found if one.part == part]
-        usual = _usual(of)
+        items = [item for item in comparisons if item.part == part]
+        usual = _usual_reach(items)
         kinds: dict[tuple[str, bool], list[Comparison]] = {}
-        for one in of:
-            kinds.setdefault((one.kind, _reach([one]) > usual), []).append(one)
+        for item in items:
+            kinds.setdefault((item.kind, _reach([item]) > usual), []).append(item)
         shared: list[list[Comparison]] = []
         for group in kinds.values():
             panel = next((panel for panel in shared if _alike(_reach(panel), _reach(group))), None)
@@ -299,9 +293,9 @@ def _panels(found: Sequence[Comparison]) -> list[list[Comparison]]:
     return panels
 
 
-def _usual(of: Sequence[Comparison]) -> float:
-    """The reach of most differences: from the middle one upwards, as far as each is of the scale of the one before."""
-    reaches = sorted(reach for one in of if (reach := _reach([one])))
+def _usual_reach(items: Sequence[Comparison]) -> float:
+    """The reach of most differences: from the median upwards, as long as each is similar to the one before."""
+    reaches = sorted(reach for item in items if (reach := _reach([item])))
     usual = reaches[len(reaches) // 2] if reaches else 0.0
     for reach in reaches[len(reaches) // 2 :]:
         if not _alike(usual, reach):
@@ -310,30 +304,30 @@ def _usual(of: Sequence[Comparison]) -> float:
     return usual
 
 
-def _reach(of: Sequence[Comparison]) -> float:
-    """How far from 0 an axis has to go for all of them; 0 for what is the same but for rounding."""
-    by = [one.difference for one in of if not one.difference.same]
-    return max((abs(end) for one in by for end in (one.mean, one.low, one.high) if end is not None), default=0.0)
+def _reach(items: Sequence[Comparison]) -> float:
+    """The largest distance from 0 that an axis must show; 0 if all differences are rounding."""
+    differences = [item.difference for item in items if not item.difference.same]
+    return max((abs(end) for by in differences for end in (by.mean, by.low, by.high) if end is not None), default=0.0)
 
 
 def _alike(one: float, other: float) -> bool:
-    return not one or not other or max(one, other) <= SCALES * min(one, other)
+    return not one or not other or max(one, other) <= MAX_RATIO * min(one, other)
 
 
 def _lines(panel: Sequence[Comparison]) -> list[Comparison | str]:
-    """The comparisons of a panel, those of a kind beneath its name."""
+    """The comparisons of a panel, each kind beneath its name."""
     lines: list[Comparison | str] = []
-    for kind in dict.fromkeys(one.kind for one in panel):
-        of = [one for one in panel if one.kind == kind]
-        title = kind.partition(",")[0] if of[0].part == "baseline" else kind  # a baseline's name may be long
-        lines += [title[0].upper() + title[1:], *of]
+    for kind in dict.fromkeys(item.kind for item in panel):
+        items = [item for item in panel if item.kind == kind]
+        title = kind.partition(",")[0] if items[0].part == "baseline" else kind  # a baseline's name may be long
+        lines += [title[0].upper() + title[1:], *items]
     return lines
 
 
 def _interval(axis: Any, row: int, line: Comparison, metric: paper.Metric) -> None:
     by, colour = line.difference, {"better": BLUE, "worse": RED}.get(line.verdict, GREY)
     if by.low is not None and by.high is not None:
-        # Its ends stand out above and below the dot, so that one narrower than the dot is seen too.
+        # Its ends extend above and below the dot, so that an interval narrower than the dot is visible.
         ends = [metric.scale * by.low, metric.scale * by.high]
         axis.plot(
             ends, [row, row], color=colour, linewidth=1.6, solid_capstyle="butt", marker="|", markersize=8,
@@ -343,20 +337,10 @@ def _interval(axis: Any, row: int, line: Comparison, metric: paper.Metric) -> No
     axis.plot(metric.scale * by.mean, row, "o", color=colour, markerfacecolor=filled, markersize=4.2, zorder=2)
 
 
-def _swept(table: GroupTable) -> list[tuple[str, int]]:
-    found = {(one.model, one.layers) for one, _ in table.swept()} | set(table.cells)
-    return [key for key in sorted(found) if key[0] in dict.fromkeys(curve[0] for curve in CURVES)]
-
-
-def _depths(table: GroupTable) -> list[int]:
-    return sorted({layers for _, layers in table.cells})
-
-
-def _short(number: float) -> str:
-    for unit, size in (" G", 1e9), (" M", 1e6), (" k", 1e3):
-        if number >= size:
-            return f"{number / size:g}{unit}"
-    return f"{number:g}"
+def _sweeps(table: GroupTable) -> dict[tuple[str, int], dict[int, Record]]:
+    """The records of each curve, by m."""
+    models = [model for model, *_ in CURVES]
+    return {key: table.sweep(*key) for key in table.trained() if key[0] in models}
 
 
 def every(tables: Sequence[GroupTable]) -> list[Plot]:

@@ -1,4 +1,4 @@
-"""Read the records of a folder, checked: a row of a table, of a sweep or of an ablation, or a baseline."""
+"""Read and check the records of a folder: rows of tables, sweeps and ablations, and baselines."""
 
 from __future__ import annotations
 
@@ -14,47 +14,24 @@ from nystream.lab.reproduce import paper
 
 PROTOCOLS = {"splits": "", "seeds": "", "filtered": "fault-filtered split"}
 TOKENS = {"paper": "", "lags": "tokens with lags"}
+PROVENANCE: Mapping[str, Any] = {"command": str, "commit": str, "hardware": dict}
+# The fields of a record: a type, several types, or several words.
+COMMON: Mapping[str, Any] = {
+    "name": str, "metric": tuple(paper.METRICS), "metrics": dict, "runs": list, "data": dict, **PROVENANCE,
+}  # fmt: skip
 CELL: Mapping[str, Any] = {
-    "task": tuple(paper.TASKS),
-    "model": tuple(paper.MODELS),
-    "layers": int,
-    "landmarks": (int, None),
-    "window": int,
-    "embed_dim": int,
-    "num_heads": int,
-    "pinv": str,
-    "pinv_ridge": float,
-    "method": str,
-    "learned": bool,
-    "distilled": bool,
-    "protocol": tuple(PROTOCOLS),
-    "tokens": tuple(TOKENS),
-    "stack": ("paper", "deep"),
-}
+    "task": tuple(paper.TASKS), "model": tuple(paper.MODELS), "layers": int, "landmarks": (int, None), "window": int,
+    "embed_dim": int, "num_heads": int, "pinv": str, "pinv_ridge": float, "method": str, "learned": bool,
+    "distilled": bool, "protocol": tuple(PROTOCOLS), "tokens": tuple(TOKENS), "stack": ("paper", "deep"),
+}  # fmt: skip
 OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_paper", "relative_corrected"), float)
 STEP: Mapping[str, Any] = {
-    "median_microseconds": float,
-    "relative": (float, None),
-    "bytes_per_stream": int,
-    "backend": str,
-    "command": str,
-    "commit": str,
-    "hardware": dict,
-}
-COMMON: Mapping[str, Any] = {
-    "name": str,
-    "metric": tuple(paper.METRICS),
-    "metrics": dict,
-    "runs": list,
-    "data": dict,
-    "command": str,
-    "commit": str,
-    "hardware": dict,
-}
+    "median_microseconds": float, "relative": (float, None), "bytes_per_stream": int, "backend": str, **PROVENANCE,
+}  # fmt: skip
 
 
 class RunKey(NamedTuple):
-    """What a value was trained on and drawn with; None where a protocol has no such thing."""
+    """The split and seed of a run; None if the protocol has none."""
 
     split: int | None
     seed: int | None
@@ -67,7 +44,7 @@ class ScoreSummary(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What shares a table: one task, one way to split it, one kind of token."""
+    """The records of one table: one task, one way to split it, one kind of tokens."""
 
     task: str
     protocol: str
@@ -75,7 +52,7 @@ class Group(NamedTuple):
 
     @property
     def extra(self) -> str:
-        """What tells it from the paper's own table; empty for that one."""
+        """How it differs from the paper's own table; empty for that one."""
         return ", ".join(word for word in (PROTOCOLS[self.protocol], TOKENS[self.tokens]) if word)
 
     @property
@@ -95,7 +72,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A cell or a baseline, with everything that its file says in `raw`."""
+    """A cell or a baseline, with the whole content of its file in `raw`."""
 
     name: str
     group: Group
@@ -123,7 +100,7 @@ class Record:
 
     @property
     def label(self) -> str:
-        """The paper's name of the model, or the baseline's own."""
+        """The paper's name of the model, or the name of the baseline."""
         return self.raw["baseline"]["name"] if "baseline" in self.raw else paper.MODELS[self.model]
 
     @property
@@ -136,7 +113,7 @@ class Record:
 
     @property
     def updates(self) -> tuple[int | None, int | None]:
-        """Of all phases together, and how many windows or pieces of streams each takes; None where it is not said."""
+        """The number of updates in all phases, and the batch size; None if unknown."""
         phases: list[Mapping[str, Any]] = self.raw.get("training", {}).get("phases") or [{}]
         if not all(phase.get("steps_per_epoch") and phase.get("epochs") for phase in phases):
             return None, None
@@ -144,26 +121,26 @@ class Record:
 
 
 def read(folder: Path) -> list[Record]:
-    """Every cell and baseline in `folder`; JSON files that hold something else are none of ours."""
+    """Every cell and baseline in `folder`; other JSON files are ignored."""
     if folder.is_file():
         raise NotADirectoryError(f"folder={folder} is a file, but must be the folder of the records")
     if not folder.is_dir():
-        raise FileNotFoundError(f"folder={folder} is not there; nystream reproduce writes the records of a report")
-    found = []
+        raise FileNotFoundError(f"folder={folder} does not exist; nystream reproduce writes the records of a report")
+    records = []
     for path in sorted(folder.glob("*.json")):
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not JSON: {error}") from error
         if isinstance(raw, dict) and ("cell" in raw or "baseline" in raw):
-            found.append(parse(raw, str(path)))
-    if not found:
+            records.append(parse(raw, str(path)))
+    if not records:
         raise ValueError(f"folder={folder} has no results yet; nystream reproduce writes them")
-    return found
+    return records
 
 
 def parse(raw: Mapping[str, Any], where: str) -> Record:
-    """A record from what its file holds; `where` names it in errors."""
+    """A record from the content of its file, checked; `where` names the file in errors."""
     kind = "cell" if "cell" in raw else "baseline"
     if kind == "cell":
         _check(raw, {"cell": dict, **COMMON, "valid": dict, "operations": dict, "training": dict}, where)
@@ -182,7 +159,7 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
             {"task": tuple(paper.TASKS), "name": str, "protocol": tuple(PROTOCOLS)},
             f"{where}: baseline",
         )
-    of = raw[kind]
+    fields = raw[kind]
     runs = []
     for run in raw["runs"]:
         _check(run, {"split": (int, None), "seed": (int, None)}, f"{where}: runs")
@@ -191,7 +168,7 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
         raise ValueError(f"{where}: runs is empty")
     if len(set(runs)) < len(runs):
         raise ValueError(f"{where}: runs has a split and seed twice")
-    group = Group(of["task"], of["protocol"], of.get("tokens", "paper"))
+    group = Group(fields["task"], fields["protocol"], fields.get("tokens", "paper"))
     if raw["metric"] != group.metric:
         raise ValueError(f"{where}: metric must be {group.metric!r} for {group.task}, got {raw['metric']!r}")
     metrics, valid = (_scores(raw.get(part, {}), len(runs), f"{where}: {part}") for part in ("metrics", "valid"))
@@ -201,38 +178,38 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
     return Record(raw["name"], group, raw["metric"], metrics, valid, tuple(runs), raw)
 
 
-def _scores(found: Mapping[str, Any], count: int, where: str) -> dict[str, ScoreSummary]:
+def _scores(part: Mapping[str, Any], count: int, where: str) -> dict[str, ScoreSummary]:
     scores = {}
-    for name, of in found.items():
-        _check({name: of}, {name: dict}, where)
-        _check(of, {"mean": float, "std": (float, None), "values": list}, f"{where}: {name}")
-        values = of["values"]
+    for name, summary in part.items():
+        _check({name: summary}, {name: dict}, where)
+        _check(summary, {"mean": float, "std": (float, None), "values": list}, f"{where}: {name}")
+        values = summary["values"]
         if len(values) != count:
             raise ValueError(f"{where}: {name} has {len(values)} values for {count} runs")
         for value in values:
             _check({"values": value}, {"values": float}, f"{where}: {name}")
-        std = of["std"] if count > 1 else None
-        _same(f"{where}: {name}: mean", of["mean"], fmean(values))
+        std = summary["std"] if count > 1 else None
+        _same(f"{where}: {name}: mean", summary["mean"], fmean(values))
         if std is not None:
             _same(f"{where}: {name}: std", std, stdev(values))
-        scores[name] = ScoreSummary(of["mean"], std, tuple(values))
+        scores[name] = ScoreSummary(summary["mean"], std, tuple(values))
     return scores
 
 
-def _same(where: str, said: float, found: float) -> None:
-    """What a record says of its values must follow from them."""
-    if not math.isclose(said, found, rel_tol=1e-6, abs_tol=1e-9):
-        raise ValueError(f"{where} is {said!r}, but that of its values is {found!r}")
+def _same(where: str, written: float, computed: float) -> None:
+    """Raise unless a statistic in a record follows from its values."""
+    if not math.isclose(written, computed, rel_tol=1e-6, abs_tol=1e-9):
+        raise ValueError(f"{where} is {written!r}, but that of its values is {computed!r}")
 
 
-def _check(found: Any, wanted: Mapping[str, Any], where: str) -> None:
-    """Every field is there and of its kind: a type, some types, or one of some words."""
-    if not isinstance(found, dict):
-        raise ValueError(f"{where} must be an object, got {found!r}")
+def _check(fields: Any, wanted: Mapping[str, Any], where: str) -> None:
+    """Raise unless every wanted field exists and is of its kind: a type, one of several types, or one of some words."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"{where} must be an object, got {fields!r}")
     for name, kind in wanted.items():
-        if name not in found:
+        if name not in fields:
             raise ValueError(f"{where} has no {name!r}")
-        value = found[name]
+        value = fields[name]
         if isinstance(kind, tuple) and isinstance(kind[0], str):
             if value not in kind:
                 raise ValueError(f"{where}: {name} must be one of {', '.join(kind)}, got {value!r}")
@@ -240,8 +217,8 @@ def _check(found: Any, wanted: Mapping[str, Any], where: str) -> None:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if value is None and None in kinds:
             continue
-        if not any(_is(value, one) for one in kinds if one is not None):
-            names = " or ".join("null" if one is None else one.__name__ for one in kinds)
+        if not any(_is(value, kind) for kind in kinds if kind is not None):
+            names = " or ".join("null" if kind is None else kind.__name__ for kind in kinds)
             raise ValueError(f"{where}: {name} must be {names}, got {value!r}")
 
 

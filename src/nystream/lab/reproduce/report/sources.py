@@ -1,4 +1,4 @@
-"""Where the numbers of a table come from: command, commit, hardware, data."""
+"""The sources of the numbers in a table: command, commit, hardware, data."""
 
 from __future__ import annotations
 
@@ -10,33 +10,31 @@ from nystream.lab.reproduce.report.records import Record
 
 
 def sources(records: Iterable[Record]) -> tuple[str, ...]:
-    """One line for each machine and commit that trained, scored or timed some of the records, with the commands; and
-    one for each file of data."""
-    found: dict[str, Counter[str]] = {}
-    data: dict[str, None] = {}
-    for one in records:
-        raw, step = one.raw, one.raw.get("step")
+    """One line for each machine and commit that trained, scored or timed some of the records, with the commands, and
+    one for each data file."""
+    commands: dict[str, Counter[str]] = {}
+    files: dict[str, None] = {}
+    for record in records:
+        raw, step, data = record.raw, record.raw.get("step"), record.raw["data"]
         device = raw.get("training", {}).get("device")
-        _count(found, "trained" if "cell" in raw else "scored", raw, device)
+        _count(commands, "trained" if "cell" in raw else "scored", raw, device)
         if step:
-            _count(found, "timed", step, None)
-        known = raw["data"]
-        if known.get("file"):
-            # Not that of the file, which would change with how it is packed.
-            digest = str(known.get("fingerprint", ""))[:12]
-            data[f"data: `{known['file']}`, hash of its tokens and targets {digest}"] = None
-    lines = [f"{where}: {'; '.join(map(_said, commands.items()))}" for where, commands in found.items()]
-    return (*sorted(lines, key=lambda line: ("trained", "scored", "timed").index(line.partition(" ")[0])), *data)
+            _count(commands, "timed", step, None)
+        if data.get("file"):
+            digest = str(data.get("fingerprint", ""))[:12]  # of the contents: the file's own depends on its compression
+            files[f"data: `{data['file']}`, hash of its tokens and targets {digest}"] = None
+    lines = [f"{where}: {'; '.join(map(_command, counts.items()))}" for where, counts in commands.items()]
+    return (*sorted(lines, key=lambda line: ("trained", "scored", "timed").index(line.partition(" ")[0])), *files)
 
 
-def _count(found: dict[str, Counter[str]], verb: str, raw: Mapping[str, Any], device: str | None) -> None:
+def _count(commands: dict[str, Counter[str]], verb: str, raw: Mapping[str, Any], device: str | None) -> None:
     commit = str(raw["commit"])
     short = commit[:7] + (" with changes" if commit.endswith("with changes") else "")
-    command = str(raw["command"]).replace("`", "'")  # or else it would end the code
-    found.setdefault(f"{verb} at {short} on {machine(raw['hardware'], device)}", Counter())[command] += 1
+    command = str(raw["command"]).replace("`", "'")  # a backtick would end the code
+    commands.setdefault(f"{verb} at {short} on {machine(raw['hardware'], device)}", Counter())[command] += 1
 
 
-def _said(command: tuple[str, int]) -> str:
+def _command(command: tuple[str, int]) -> str:
     text, count = command
     return f"`{text}` ({count} {'cell' if count == 1 else 'cells'})"
 

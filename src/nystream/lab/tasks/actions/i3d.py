@@ -1,4 +1,4 @@
-"""THUMOS14 in one small file: two-stream I3D tokens of 0.64 s, reduced to 256 numbers and held as bytes."""
+"""THUMOS14 in one small file: two-stream I3D tokens of 0.64 s, reduced to 256 numbers and stored as bytes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nystream.lab.tasks.actions.archive import read_archive
-from nystream.lab.tasks.actions.labels import CLASSES, targets
-from nystream.lab.tasks.actions.videos import Actions, Videos
+from nystream.lab.tasks.actions.videos import CLASSES, Actions, Videos, targets
+from nystream.lab.tasks.archive import read_archive
 from nystream.train import StreamData
 
 PARTS = ("train", "test")
@@ -20,28 +19,28 @@ NEEDED = ("scale", "classes", "token_sec", *(f"{name}_{part}" for part in PARTS 
 
 
 def read(path: Path) -> Actions:
-    """The file's videos: tokens x · scale as float32, the labels of ambiguous frames unknown."""
-    held = read_archive(path, NEEDED)
-    classes = tuple(str(name) for name in np.atleast_1d(held["classes"]))
+    """Read the videos: tokens x · scale as float32; the labels of ambiguous frames are NaN."""
+    arrays = read_archive(path, NEEDED)
+    classes = tuple(str(name) for name in np.atleast_1d(arrays["classes"]))
     if classes != CLASSES:
         raise ValueError(f"{path} has the classes {list(classes)}, but THUMOS14 has {list(CLASSES)}")
-    scale, seconds = held["scale"], held["token_sec"]
+    scale, seconds = arrays["scale"], arrays["token_sec"]
     if scale.dtype.kind != "f" or scale.ndim != 1:
         raise ValueError(f"{path} has scale {scale.dtype} {list(scale.shape)}, but it must be floats [input_dim]")
     if seconds.ndim != 0 or not float(seconds) > 0:
         raise ValueError(f"{path} has token_sec {seconds!r}, but it must be one number greater than 0")
-    train, test = (_videos(path, held, part, scale.astype(np.float32)) for part in PARTS)
+    train, test = (_videos(path, arrays, part, scale.astype(np.float32)) for part in PARTS)
     return Actions(train, test, token_seconds=round(float(seconds), 6))
 
 
-def _videos(path: Path, held: Mapping[str, NDArray[Any]], part: str, scale: NDArray[np.float32]) -> Videos:
-    x, y, length, names = (held[f"{name}_{part}"] for name in ("x", "y", "len", "vid"))
+def _videos(path: Path, arrays: Mapping[str, NDArray[Any]], part: str, scale: NDArray[np.float32]) -> Videos:
+    x, y, length, names = (arrays[f"{name}_{part}"] for name in ("x", "y", "len", "vid"))
     if x.dtype != np.int8 or x.ndim != 2 or x.shape[1] != len(scale):
         raise ValueError(f"{path} has x_{part} {x.dtype} {list(x.shape)}, but it must be int8 [N, {len(scale)}]")
     if length.dtype.kind not in "iu" or length.shape != names.shape or names.ndim != 1 or not bool((length > 0).all()):
         raise ValueError(
             f"{path} has len_{part} {length.dtype} {list(length.shape)} and vid_{part} {list(names.shape)}, "
-            f"but they must be whole numbers greater than 0 and names, one of each for a video"
+            f"but they must be whole numbers greater than 0 and names, one per video"
         )
     if not len(x) == len(y) == int(length.sum()):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which of the two forms of the data set a path leads to."""
+"""Load THUMOS14 from a path in any of its forms."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import re
 from pathlib import Path
 
 from nystream.lab.tasks.actions import i3d, tsn
-from nystream.lab.tasks.actions.archive import is_archive
 from nystream.lab.tasks.actions.videos import Actions
+from nystream.lab.tasks.archive import is_archive
 
-READY = "thumos14_i3d_pca256_i8.npz"
-BITS = "thumos14_oadtr_anno_5hz.npz"
+I3D_FILE = "thumos14_i3d_pca256_i8.npz"
+LABELS_FILE = "thumos14_oadtr_anno_5hz.npz"
 FEATURES = re.compile(r"thumos_all_feature_(val|test)(?:_(.+))?\.(pickle|pkl)")
 
 
 def load(path: str | Path, features: str | None = None, annotation: str | Path | None = None) -> Actions:
-    """THUMOS14 from the ready I3D file, from OadTR's TSN pickles, or from a folder with either.
+    """Load THUMOS14 from the I3D file, from OadTR's TSN pickles, or from a folder with either.
 
     Args:
         path: `thumos14_i3d_pca256_i8.npz`; or one of the pickles `thumos_all_feature_{val,test}_<features>.pickle`,
-            the other one beside it; or a folder. A folder with both forms is read as TSN if `features` is given.
-        features: which pickles of a folder, if there are several: "V3" (Kinetics), "tsn_v2" (ActivityNet).
+            with the other one in the same folder; or a folder. A folder with both forms is read as TSN if `features`
+            is given.
+        features: selects the pickles of a folder with several: "V3" (Kinetics), "tsn_v2" (ActivityNet).
         annotation: labels of the pickles: `thumos14_oadtr_anno_5hz.npz`, or a folder with it or with
-            `thumos_{val,test}_anno.pickle`. If not given, they are looked for beside the features, then in them.
+            `thumos_{val,test}_anno.pickle`. By default, next to the features, then in them.
     """
     path = Path(path)
     if path.is_dir():
-        if features is None and annotation is None and (path / READY).is_file():
+        if features is None and annotation is None and (path / I3D_FILE).is_file():
             if _variants(path):
-                raise ValueError(f"{path} has both {READY} and TSN pickles; name the file, or say features=")
-            return i3d.read(path / READY)
+                raise ValueError(f"{path} has both {I3D_FILE} and TSN pickles; give the file, or features=")
+            return i3d.read(path / I3D_FILE)
         return tsn.read(_pickles(path, features, annotation))
     if not path.is_file():
         raise FileNotFoundError(f"{path} is neither a file nor a folder")
@@ -50,43 +51,45 @@ def load(path: str | Path, features: str | None = None, annotation: str | Path |
 
 def _variants(folder: Path) -> dict[str, dict[str, Path]]:
     """{features: {"val" or "test": pickle}} of a folder."""
-    found: dict[str, dict[str, Path]] = {}
+    pickles: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         match = FEATURES.fullmatch(path.name)
         if match is not None:
-            found.setdefault(match[2] or "", {})[match[1]] = path
-    return found
+            pickles.setdefault(match[2] or "", {})[match[1]] = path
+    return pickles
 
 
 def _pickles(folder: Path, features: str | None, annotation: str | Path | None) -> tsn.Files:
-    found = _variants(folder)
-    if not found:
-        raise FileNotFoundError(f"{folder} has neither {READY} nor thumos_all_feature_{{val,test}}_<features>.pickle")
-    if features is None and len(found) > 1:
-        raise ValueError(f"{folder} has several kinds of features; say which: features= one of {sorted(found)}")
-    chosen = next(iter(found)) if features is None else features
-    if chosen not in found:
-        raise FileNotFoundError(f"{folder} has no pickles of features={chosen!r}; it has {sorted(found)}")
-    missing = {"val", "test"} - set(found[chosen])
+    pickles = _variants(folder)
+    if not pickles:
+        raise FileNotFoundError(
+            f"{folder} has neither {I3D_FILE} nor thumos_all_feature_{{val,test}}_<features>.pickle"
+        )
+    if features is None and len(pickles) > 1:
+        raise ValueError(f"{folder} has several kinds of features; set features to one of {sorted(pickles)}")
+    chosen = next(iter(pickles)) if features is None else features
+    if chosen not in pickles:
+        raise FileNotFoundError(f"{folder} has no pickles of features={chosen!r}; it has {sorted(pickles)}")
+    missing = {"val", "test"} - set(pickles[chosen])
     if missing:
         raise FileNotFoundError(f"{folder} has no thumos_all_feature_{missing.pop()} of the features {chosen!r}")
     labels = _labels(folder) if annotation is None else _given(Path(annotation))
-    return tsn.Files(found[chosen]["val"], found[chosen]["test"], labels)
+    return tsn.Files(pickles[chosen]["val"], pickles[chosen]["test"], labels)
 
 
 def _given(annotation: Path) -> Path | tuple[Path, Path]:
     if not annotation.is_dir():
         return annotation
-    found = _labels(annotation)
-    if found is None:
+    labels = _labels(annotation)
+    if labels is None:
         raise FileNotFoundError(
-            f"annotation={str(annotation)!r} has neither {BITS} nor thumos_{{val,test}}_anno.pickle"
+            f"annotation={str(annotation)!r} has neither {LABELS_FILE} nor thumos_{{val,test}}_anno.pickle"
         )
-    return found
+    return labels
 
 
 def _labels(folder: Path) -> Path | tuple[Path, Path] | None:
     pair = (folder / "thumos_val_anno.pickle", folder / "thumos_test_anno.pickle")
     if all(path.is_file() for path in pair):
         return pair
-    return folder / BITS if (folder / BITS).is_file() else None
+    return folder / LABELS_FILE if (folder / LABELS_FILE).is_file() else None

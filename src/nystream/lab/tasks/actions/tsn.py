@@ -1,8 +1,8 @@
-"""THUMOS14 as OadTR published it: pickles of the features of a Temporal Segment Network, five frames a second.
+"""THUMOS14 as published by OadTR: pickles of features of a Temporal Segment Network, five frames per second.
 
 A pickle of features is {video: {"rgb": [T, 2048], "flow": [T, 1024]}}, one for the training videos ("val") and one for
-the test videos. Labels are {video: {"anno": [T, 22]}} in a pickle of their own, or "anno" beside the features, or the
-bits of an .npz file of both parts. A token is the rgb and the flow features of a frame, one after the other.
+the test videos. Labels are {video: {"anno": [T, 22]}} in a separate pickle, or "anno" next to the features, or packed
+bits in an .npz file of both parts. A token is the rgb features of a frame followed by its flow features.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nystream.lab.tasks.actions.archive import is_archive, read_archive
-from nystream.lab.tasks.actions.labels import CLASSES, targets
 from nystream.lab.tasks.actions.unpickle import read_pickle
-from nystream.lab.tasks.actions.videos import Actions, Videos
+from nystream.lab.tasks.actions.videos import CLASSES, Actions, Videos, targets
+from nystream.lab.tasks.archive import is_archive, read_archive
 from nystream.train import StreamData
 
 WIDTHS = {"rgb": 2048, "flow": 1024}
@@ -29,7 +28,7 @@ TOKEN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Files:
-    """Where the two parts are. Labels: an .npz of both, a pickle for each part, or None, beside the features."""
+    """Paths of the two parts. Labels: an .npz of both, one pickle per part, or None if they are in the features."""
 
     train: Path
     test: Path
@@ -37,7 +36,7 @@ class Files:
 
 
 def read(files: Files) -> Actions:
-    """The videos of both pickles, all in memory and a part twice while it is read: 8 GB of the public ones."""
+    """Read the videos of both pickles into memory, each part twice while it is read: 8 GB for the public files."""
     train, test = (_videos(path, _labels(files.annotation, i)) for i, path in enumerate((files.train, files.test)))
     return Actions(train, test, TOKEN_SECONDS)
 
@@ -49,13 +48,13 @@ def _labels(annotation: Path | tuple[Path, Path] | None, part: int) -> dict[str,
 
 
 def read_bits(path: Path, part: str) -> dict[str, NDArray[Any]]:
-    """Labels {video: [T, 22]} of "val" or "test" from an .npz file that holds eight of them in a byte."""
+    """Labels {video: [T, 22]} of "val" or "test" from an .npz file with eight labels per byte."""
     needed = ("classes", *(f"{name}_{part}" for name in ("vid", "len", "y")))
     classes, names, length, y = read_archive(path, needed).values()
     if tuple(map(str, np.atleast_1d(classes))) != CLASSES:
         raise ValueError(f"{path} has the classes {classes.tolist()}, but THUMOS14 has {list(CLASSES)}")
     if y.dtype != np.uint8 or y.ndim != 2 or y.shape[1] != 3:
-        raise ValueError(f"{path} has y_{part} {y.dtype} {list(y.shape)}, but it must be uint8 [N, 3]: 22 bits a frame")
+        raise ValueError(f"{path} has y_{part} {y.dtype} {list(y.shape)}, but it must be uint8 [N, 3], 22 bits each")
     if length.shape != names.shape or length.dtype.kind not in "iu" or int(length.sum()) != len(y):
         raise ValueError(
             f"{path} has {len(y)} frames y_{part}, but len_{part} of {len(names)} videos does not fit them"
@@ -66,16 +65,16 @@ def read_bits(path: Path, part: str) -> dict[str, NDArray[Any]]:
 
 def _annotation(path: Path) -> dict[str, NDArray[Any]]:
     if is_archive(path):
-        raise ValueError(f"{path} is an .npz file, which holds both parts: give it alone, not for one part")
+        raise ValueError(f"{path} is an .npz file, which has both parts: give it alone, not for one part")
     return {name: _array(path, name, video, "anno") for name, video in _by_video(path).items()}
 
 
 def _videos(path: Path, labels: Mapping[str, NDArray[Any]] | None) -> Videos:
-    found = _by_video(path)
-    names = sorted(found)
+    videos = _by_video(path)
+    names = sorted(videos)
     xs, ys = [], []
     for name in names:
-        x, y = _video(path, name, found.pop(name), labels)
+        x, y = _video(path, name, videos.pop(name), labels)
         xs.append(x)
         ys.append(y)
     return Videos(tuple(names), StreamData(xs, ys))
@@ -100,7 +99,7 @@ def _video(path: Path, name: str, video: Any, labels: Mapping[str, NDArray[Any]]
     if not len(arrays[0]) == len(arrays[1]) == len(y) > 0:
         raise ValueError(
             f"{name} in {path} has {len(arrays[0])} frames of rgb, {len(arrays[1])} of flow and {len(y)} of labels, "
-            f"but must have as many of each, at least one"
+            f"but must have the same number of each, at least one"
         )
     x = torch.from_numpy(np.concatenate(arrays, axis=1, dtype=np.float32))
     if not bool(x.isfinite().all()):
@@ -109,12 +108,10 @@ def _video(path: Path, name: str, video: Any, labels: Mapping[str, NDArray[Any]]
 
 
 def _by_video(path: Path) -> dict[str, Any]:
-    found = read_pickle(path)
-    if not isinstance(found, dict) or not found or not all(isinstance(name, str) for name in found):
-        raise ValueError(
-            f"{path} holds a {type(found).__name__}, but must hold {{video: ...}}, with at least one video"
-        )
-    return found
+    videos = read_pickle(path)
+    if not isinstance(videos, dict) or not videos or not all(isinstance(name, str) for name in videos):
+        raise ValueError(f"{path} has a {type(videos).__name__}, but must have {{video: ...}}, with at least one video")
+    return videos
 
 
 def _array(path: Path, name: str, video: Any, kind: str) -> NDArray[Any]:

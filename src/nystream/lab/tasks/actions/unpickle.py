@@ -1,7 +1,7 @@
-"""Reading pickles of numpy arrays and plain containers, and nothing else.
+"""Safe reading of pickles that contain only numpy arrays and plain containers.
 
-A pickle is a program: it may name any function and call it. Here every name is refused but the few by which numpy
-writes down an array, and even those do not lead to numpy: the array's numbers are taken from its bytes.
+A pickle is a program that can call any function by name. Here only the few names with which numpy pickles an array are
+allowed, and even these do not call numpy: arrays are built from their bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-DEPTH = 16  # of containers in containers; one that contains itself is endlessly deep
-PLAIN = re.compile(r"[<>=|]?[biufSU]\d{1,6}")  # truth values, numbers and texts, not Python objects or records
+MAX_DEPTH = 16  # of nested containers; one may contain itself
+PLAIN = re.compile(r"[<>=|]?[biufSU]\d{1,6}")  # bools, numbers and text, not Python objects or records
 
 
 def read_pickle(path: Path) -> Any:
-    """What a pickle of numpy arrays and plain containers holds. The arrays cannot be written to."""
+    """Read a pickle of numpy arrays and plain containers. The arrays are read-only."""
     try:
         with path.open("rb") as file:
             return _arrays(_Reader(file).load())
@@ -29,12 +29,12 @@ def read_pickle(path: Path) -> Any:
         raise ValueError(f"{path} {error}") from None
     except OSError:
         raise
-    except Exception as error:  # a damaged pickle ends in any of a dozen
+    except Exception as error:  # many kinds for damaged pickles
         raise ValueError(f"{path} is not a pickle, or is cut short or damaged: {error!r}") from error
 
 
 class _RefusedError(Exception):
-    """Says of a pickle what it has that is not read."""
+    """The pickle has something that is not allowed."""
 
 
 class _Reader(pickle.Unpickler):
@@ -42,19 +42,19 @@ class _Reader(pickle.Unpickler):
         super().__init__(file, encoding="latin1")  # as Python 2 wrote the bytes of arrays
 
     def find_class(self, module: str, name: str) -> Any:
-        found = KNOWN.get((module, name))
-        if found is None:
+        known = KNOWN.get((module, name))
+        if known is None:
             raise _RefusedError(
                 f"asks for {module}.{name}, but only numpy arrays and plain containers are read from pickles"
             )
-        return found if isinstance(found, type | str) else _stand_in(found)
+        return known if isinstance(known, type | str) else _stand_in(known)
 
     def persistent_load(self, pid: Any) -> Any:
-        raise _RefusedError(f"asks for an object from elsewhere, {pid!r}, but must hold all of its arrays itself")
+        raise _RefusedError(f"asks for an external object, {pid!r}, but must contain all of its arrays")
 
 
 class _Dtype:
-    """A dtype that is first made and then told its byte order."""
+    """A dtype, which gets its byte order after its creation."""
 
     __slots__ = ("value",)
 
@@ -71,7 +71,7 @@ class _Dtype:
 
 
 class _Array:
-    """An array that is first made and then told its numbers."""
+    """An array, which gets its numbers after its creation."""
 
     __slots__ = ("value",)
 
@@ -87,10 +87,10 @@ def _filled(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
     if not isinstance(dtype, _Dtype):
         raise _RefusedError(f"has an array of dtype {dtype!r}, but only numbers, truth values and texts are read")
     raw = data.encode("latin1") if isinstance(data, str) else data
-    found = np.frombuffer(raw, dtype.value) if len(raw) else np.empty(0, dtype.value)
-    found = found.reshape(shape, order=order)
-    found.flags.writeable = False
-    return found
+    array = np.frombuffer(raw, dtype.value) if len(raw) else np.empty(0, dtype.value)
+    array = array.reshape(shape, order=order)
+    array.flags.writeable = False
+    return array
 
 
 def _dtype(code: Any, align: Any = False, copy: Any = False) -> _Dtype:
@@ -104,8 +104,8 @@ def _unfilled(kind: Any, shape: Any, code: Any) -> _Array:
 
 
 def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any, axes: Any = None) -> _Array:
-    found = _filled(data, dtype, shape, "F" if order == "F" else "C")
-    return _Array(found if axes is None else found.transpose(axes))
+    array = _filled(data, dtype, shape, "F" if order == "F" else "C")
+    return _Array(array if axes is None else array.transpose(axes))
 
 
 def _scalar(dtype: Any, data: Any) -> Any:
@@ -123,14 +123,14 @@ def _no_bytes() -> bytes:
 
 
 def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A new function that calls another: a pickle may set attributes of what it finds, and they die with this one."""
+    """A new function that calls another: a pickle may set attributes of it, which must not last."""
     return lambda *arguments: function(*arguments)
 
 
 CORE = ("numpy.core", "numpy._core")  # numpy 1, numpy 2
 KNOWN: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _latin1,
-    ("__builtin__", "bytes"): _no_bytes,  # those of an empty array, in the protocols that Python 2 could read
+    ("__builtin__", "bytes"): _no_bytes,  # of an empty array, in old protocols
     ("collections", "OrderedDict"): OrderedDict,
     ("numpy", "dtype"): _dtype,
     ("numpy", "ndarray"): "ndarray",
@@ -140,24 +140,24 @@ KNOWN: dict[tuple[str, str], Any] = {
 }
 
 
-def _arrays(found: Any, depth: int = 0, done: dict[int, Any] | None = None) -> Any:
-    """The same containers, with what was read of the arrays made into arrays."""
-    done = {} if done is None else done  # one that is in many places is done once
-    if depth > DEPTH:
-        raise _RefusedError(f"has containers more than {DEPTH} deep")
-    if found is None or isinstance(found, bool | int | float | str | bytes | bytearray):
-        return found
-    if id(found) not in done:
-        done[id(found)] = _one(found, lambda part: _arrays(part, depth + 1, done))
-    return done[id(found)]
+def _arrays(item: Any, depth: int = 0, done: dict[int, Any] | None = None) -> Any:
+    """The same containers, with real arrays."""
+    done = {} if done is None else done  # objects that occur several times are converted once
+    if depth > MAX_DEPTH:
+        raise _RefusedError(f"has containers more than {MAX_DEPTH} deep")
+    if item is None or isinstance(item, bool | int | float | str | bytes | bytearray):
+        return item
+    if id(item) not in done:
+        done[id(item)] = _converted(item, lambda part: _arrays(part, depth + 1, done))
+    return done[id(item)]
 
 
-def _one(found: Any, inner: Callable[[Any], Any]) -> Any:
-    if isinstance(found, _Array) and found.value is not None:
-        return found.value
-    if isinstance(found, dict):
-        return {key: inner(value) for key, value in dict.items(found)}
-    if isinstance(found, list | tuple | set | frozenset):
-        return type(found)(inner(value) for value in found)
-    kind = type(found).__name__.strip("_")
+def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
+    if isinstance(item, _Array) and item.value is not None:
+        return item.value
+    if isinstance(item, dict):
+        return {key: convert(value) for key, value in dict.items(item)}
+    if isinstance(item, list | tuple | set | frozenset):
+        return type(item)(convert(value) for value in item)
+    kind = type(item).__name__.strip("_")
     raise _RefusedError(f"holds something else ({kind}), but only whole arrays and plain containers are read")

@@ -1,10 +1,9 @@
-"""Genres of music (GTZAN): a token for every quarter of a second of a track, one genre for the whole."""
+"""Music genres (GTZAN): one token per quarter of a second, one genre per track."""
 
-from nystream.lab.tasks.audio.baseline import mean_token_accuracy
 from nystream.lab.tasks.audio.embed import Embedder, VGGish, YAMNet, parameters_of
 from nystream.lab.tasks.audio.folder import AudioFolder, Skipped, Track
 from nystream.lab.tasks.audio.load import embed_folder, load
-from nystream.lab.tasks.audio.splits import Split
+from nystream.lab.tasks.audio.splits import Split, mean_token_accuracy
 from nystream.lab.tasks.audio.tokens import GenreTokens, load_tokens
 
 __all__ = [

@@ -1,12 +1,11 @@
-"""VGGish and YAMNet: networks that turn a second of sound into one token, with weights that the user supplies.
+"""VGGish and YAMNet: networks that turn a second of audio into one token, with weights that the user supplies.
 
-Both look at 96 log-mel frames, 10 ms apart. Token i ends at (i+1) · 0.25 s and never hears what comes after. The frames
-begin within 0.96 s, which is what VGGish's authors count; the last is 25 ms long, so either network hears 0.975 s,
-15600 samples. What lies before the start is silence.
+Both read 96 log-mel frames, 10 ms apart. Token i ends at (i+1) · 0.25 s, and does not depend on later audio. The last
+frame is 25 ms long, so a token covers 0.975 s, 15600 samples. Before the start is silence.
 
-Nothing is fetched. A weights file is a .safetensors or .npz file with the tensors that `parameters_of(VGGish)` and
-`parameters_of(YAMNet)` list, in PyTorch's layout. These are the names of the public PyTorch conversions (torchvggish,
-torch_audioset), so that one of their checkpoints becomes a file by
+Nothing is downloaded. A weights file is a .safetensors or .npz file with the tensors listed by `parameters_of(VGGish)`
+or `parameters_of(YAMNet)`, in PyTorch's layout. The names are those of the public PyTorch conversions (torchvggish,
+torch_audioset), so a checkpoint of these is converted by
 
     safetensors.torch.save_file(torch.load("vggish.pth", weights_only=True), "vggish.safetensors")
 """
@@ -26,19 +25,19 @@ from nystream.data.audio_file import SAMPLE_RATE
 from nystream.data.mel import BANDS, FRAME, HOP, VGGISH_OFFSET, YAMNET_OFFSET, LogMel
 from nystream.lab.tasks.audio.weights import assign, read_weights
 
-FRAMES = 96  # of a token
+FRAMES = 96  # per token
 TOKEN_HOP = SAMPLE_RATE // 4  # samples from one token to the next: 0.25 s, 25 frames
-TOKEN_SAMPLES = (FRAMES - 1) * HOP + FRAME  # what a token hears: 15600, 0.975 s
-AT_ONCE = 32  # tokens that go through the network together
+TOKEN_SAMPLES = (FRAMES - 1) * HOP + FRAME  # per token: 15600, 0.975 s
+BATCH = 32  # tokens that go through the network together
 
 
 class Embedder(nn.Module, ABC):
-    """Sound in, tokens out. A subclass says what happens to a patch of 96 frames."""
+    """Audio in, tokens out. A subclass embeds a patch of 96 frames."""
 
-    dim: ClassVar[int]  # of a token
+    dim: ClassVar[int]  # width of a token
     offset: ClassVar[float]  # of the logarithm
-    unneeded: ClassVar[tuple[str, ...]] = ()  # what public files hold beside the weights
-    ones: ClassVar[tuple[str, ...]] = ()  # names may end so and be left out: they are ones
+    unneeded: ClassVar[tuple[str, ...]] = ()  # prefixes of other tensors in public files
+    ones: ClassVar[tuple[str, ...]] = ()  # suffixes of tensors that default to ones
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,13 +45,13 @@ class Embedder(nn.Module, ABC):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """The network with the weights of a .safetensors or .npz file, ready to use."""
+        """Load the weights from a .safetensors or .npz file."""
         weights = read_weights(Path(path))
         embedder = cls()
         try:
             assign(embedder, weights, cls.unneeded, cls.ones)
         except ValueError as error:
-            raise ValueError(f"{path} does not hold the weights of {cls.__name__}: {error}") from error
+            raise ValueError(f"{path} does not have the weights of {cls.__name__}: {error}") from error
         return embedder.requires_grad_(False).eval()
 
     @abstractmethod
@@ -60,20 +59,20 @@ class Embedder(nn.Module, ABC):
         """Log-mel patches [B, 1, 96, 64] to tokens [B, dim]."""
 
     def forward(self, samples: Tensor) -> Tensor:
-        """[T] samples at 16 kHz, -1 to 1, to [T // 4000, dim]: a token for every whole quarter of a second."""
+        """[T] samples at 16 kHz, -1 to 1, to [T // 4000, dim]: one token per quarter of a second."""
         if samples.dim() != 1 or len(samples) < TOKEN_HOP:
             raise ValueError(f"samples is {list(samples.shape)}, but must be [T] with T at least {TOKEN_HOP}")
         count = len(samples) // TOKEN_HOP
-        heard = F.pad(samples[: count * TOKEN_HOP], (TOKEN_SAMPLES - TOKEN_HOP, 0))
-        frames = self.mel(heard)  # [96 + 25 * (count - 1), 64]
+        padded = F.pad(samples[: count * TOKEN_HOP], (TOKEN_SAMPLES - TOKEN_HOP, 0))
+        frames = self.mel(padded)  # [96 + 25 * (count - 1), 64]
         patches = frames.unfold(0, FRAMES, TOKEN_HOP // HOP).transpose(1, 2).unsqueeze(1)  # [count, 1, 96, 64]
-        return torch.cat([self.patch_token(some) for some in patches.split(AT_ONCE)])
+        return torch.cat([self.patch_token(batch) for batch in patches.split(BATCH)])
 
 
 class VGGish(Embedder):
     """Six 3×3 convolutions with four halvings, then three dense layers: a token of 128.
 
-    The last layer is linear: tokens are what VGGish computes before any activation, whitening or rounding to 8 bits.
+    The last layer is linear: tokens are the outputs before any activation, whitening or rounding to 8 bits.
     In a weights file: `features.{0,3,6,8,11,13}.weight` [wider, width, 3, 3] and `.bias` [wider], then
     `embeddings.{0,2,4}.weight` [4096, 12288], [4096, 4096], [128, 4096] and `.bias`.
     """
@@ -98,9 +97,9 @@ class VGGish(Embedder):
         )
 
     def patch_token(self, patch: Tensor) -> Tensor:
-        seen = self.features(patch)  # [B, 512, 6, 4]
-        # The dense weights were learned with the channels innermost.
-        return self.embeddings(seen.permute(0, 2, 3, 1).flatten(1))
+        features = self.features(patch)  # [B, 512, 6, 4]
+        # The dense weights were trained with the channels innermost.
+        return self.embeddings(features.permute(0, 2, 3, 1).flatten(1))
 
 
 class YAMNet(Embedder):
@@ -109,7 +108,7 @@ class YAMNet(Embedder):
     In a weights file: `layer1.fused.conv.weight` [32, 1, 3, 3]; for layers 2 to 14, of `width` channels in and `wider`
     out, `layer2.depthwise_conv.conv.weight` [width, 1, 3, 3] and `layer2.pointwise_conv.conv.weight`
     [wider, width, 1, 1]; beside each `conv.weight`, a `bn.bias`, `bn.running_mean` and `bn.running_var`. A `bn.weight`
-    may be left out: YAMNet was trained without. A classifier in the file is not used.
+    is optional: YAMNet was trained without. A classifier in the file is ignored.
     """
 
     dim = 1024
@@ -118,7 +117,7 @@ class YAMNet(Embedder):
     ones = ("bn.weight",)
 
     WIDTHS: ClassVar[tuple[int, ...]] = (32, 64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
-    HALVING: ClassVar[tuple[int, ...]] = (1, 3, 5, 7, 13)  # layers that take every second place
+    HALVING: ClassVar[tuple[int, ...]] = (1, 3, 5, 7, 13)  # layers with stride 2
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,13 +138,13 @@ class YAMNet(Embedder):
 
 
 class _Convolution(nn.Module):
-    """Convolution, normalisation by fixed statistics, and what is positive of it."""
+    """Convolution, batch normalisation and ReLU."""
 
     def __init__(self, width: int, wider: int, size: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__()
         self.conv = nn.Conv2d(width, wider, size, stride, groups=groups, bias=False)
         self.bn = nn.BatchNorm2d(wider, eps=1e-4)
-        # As TensorFlow pads: with stride 2 over an even length, only at the end.
+        # As in TensorFlow: with stride 2 over an even length, padding only at the end.
         before = 1 if size == 3 and stride == 1 else 0
         after = 1 if size == 3 else 0
         self.padding = (before, after, before, after)
@@ -155,7 +154,7 @@ class _Convolution(nn.Module):
 
 
 def parameters_of(embedder: type[Embedder]) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every tensor that a weights file of this network must hold."""
+    """Names and shapes of the tensors that a weights file of this network must have."""
     with torch.device("meta"):
-        held = embedder().state_dict()
-    return {name: tuple(value.shape) for name, value in held.items() if not name.endswith("num_batches_tracked")}
+        weights = embedder().state_dict()
+    return {name: tuple(value.shape) for name, value in weights.items() if not name.endswith("num_batches_tracked")}

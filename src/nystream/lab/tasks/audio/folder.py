@@ -1,4 +1,4 @@
-"""Audio as GTZAN comes: a folder with one subfolder for each genre, of .au or .wav files."""
+"""Audio in the layout of GTZAN: a folder with one subfolder of .au or .wav files per genre."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nystream.progress import track
 
 log = logging.getLogger("nystream")
 
-SECONDS = 30.0  # of a track
+SECONDS = 30.0  # per track
 SUFFIXES = (".au", ".wav")
 
 
 class Skipped(NamedTuple):
-    """A file that could not be used, and why."""
+    """A file that could not be used, and the reason."""
 
     path: Path
     reason: str
@@ -34,24 +34,24 @@ class Track(NamedTuple):
 
 
 class AudioFolder:
-    """The recordings below a folder, read one at a time as they are iterated over.
+    """The recordings in a folder, read one by one.
 
     Every subfolder is a genre, and its .au and .wav files are the tracks. A track is mixed to mono, resampled to 16 kHz
-    and cut at `seconds`; if it is a little shorter, silence fills it up. Files that are broken, empty or far too short
-    are passed over, logged as warnings and listed in `skipped`.
+    and cut to `seconds`, or padded with silence if it is slightly shorter. Files that are broken, empty or much too
+    short are skipped, logged as warnings and listed in `skipped`.
 
     Args:
-        folder: where the subfolders are.
+        folder: the folder with the subfolders.
         seconds: length of a track.
-        show: True for a progress bar, False for none, None for one where standard error is a terminal.
+        show: True for a progress bar, False for none, None for a bar if standard error is a terminal.
     """
 
     def __init__(self, folder: str | Path, seconds: float = SECONDS, show: bool | None = None) -> None:
         self.folder, self.show = Path(folder), show
         if not self.folder.is_dir():
-            raise NotADirectoryError(f"{folder} is not a folder; give the one that has a subfolder for each genre")
+            raise NotADirectoryError(f"{folder} is not a folder; give the folder that has a subfolder per genre")
         if not seconds > 0:
-            raise ValueError(f"seconds is {seconds}, but must be above 0")
+            raise ValueError(f"seconds is {seconds}, but must be greater than 0")
         self.length = round(seconds * SAMPLE_RATE)
         self.files = sorted(
             path
@@ -59,12 +59,12 @@ class AudioFolder:
             if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
         )
         if not self.files:
-            raise ValueError(f"{folder} has no {' or '.join(SUFFIXES)} files in its subfolders, one for each genre")
+            raise ValueError(f"{folder} has no {' or '.join(SUFFIXES)} files in its subfolders, one per genre")
         self.genres = tuple(sorted({path.parent.name for path in self.files}))
         self.skipped: list[Skipped] = []
 
     def __len__(self) -> int:
-        """Files that were found, usable or not."""
+        """Number of files, usable or not."""
         return len(self.files)
 
     def __iter__(self) -> Iterator[Track]:
@@ -83,6 +83,6 @@ class AudioFolder:
 
 
 def track_name(path: Path) -> str:
-    """The file's name, after its genre unless it begins with it as GTZAN's names do: "blues.00000"."""
+    """The name of the file, prefixed with its genre unless it already is, as in "blues.00000"."""
     genre = path.parent.name
     return path.stem if path.stem.startswith(f"{genre}.") else f"{genre}/{path.stem}"

@@ -1,9 +1,9 @@
-"""What is known about the tracks of GTZAN: which are copies of each other, and the fault-filtered split.
+"""Known facts about the tracks of GTZAN: copies, and the fault-filtered split.
 
 The faults were catalogued by B. L. Sturm ("The GTZAN dataset: its contents, its faults, their effects on evaluation,
-and its future use", 2013); the split is the one of C. Kereliuk, B. L. Sturm and J. Larsen ("Deep learning and music
-adversaries", 2015), known from torchaudio. The groups of copies are those that the ready token file marks; most are not
-sample for sample the same, but one recording twice.
+and its future use", 2013); the split is that of C. Kereliuk, B. L. Sturm and J. Larsen ("Deep learning and music
+adversaries", 2015), as in torchaudio. The groups of copies are those of the token file; most are not identical sample
+for sample, but the same recording.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ reggae.00008 reggae.00057; reggae.00010 reggae.00060; reggae.00073 reggae.00074;
 reggae.00080 reggae.00081 reggae.00082; reggae.00075 reggae.00091 reggae.00092; metal.00058 rock.00016;
 """
 
-# A sign for each track from 00000 to 00099: 0 training, 1 validation, 2 test, - unused
+# One character per track from 00000 to 00099: 0 training, 1 validation, 2 test, - unused
 FILTERED = {
     "blues": "1111111111112222222222222222200000000000000000000011111111111222222222222000000000000000000000000022",
     "classical": "111111111112222222222222222222000022222222-000000200000000000000000011111111122200000000000000000000",
@@ -43,7 +43,7 @@ FILTERED = {
 
 
 def copies_of(tracks: Sequence[str], contents: Sequence[Any]) -> NDArray[Any]:
-    """[N] a number for every track, shared by copies: those with equal contents, and those known by name."""
+    """[N] a group number per track, shared by copies: tracks with equal contents, and those known by name."""
     known = {name: number for number, group in enumerate(COPIES.split(";")) for name in group.split()}
     roots = list(range(len(tracks)))
     first: dict[Any, int] = {}

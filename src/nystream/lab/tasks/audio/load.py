@@ -1,4 +1,4 @@
-"""One door to the data set: the ready tokens, or audio and a network that turns it into tokens."""
+"""Load GTZAN: from the token file, or from audio and a network that turns it into tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nystream.lab.tasks.audio.tokens import GenreTokens, load_tokens
 
 
 def load(path: str | Path, embedder: Embedder | None = None, show: bool | None = None) -> GenreTokens:
-    """Tracks as tokens.
+    """Load tracks as tokens.
 
     Args:
-        path: the ready file (`gtzan_yamnet_tokens.npz`), or a folder of audio with a subfolder for each genre.
+        path: the token file (`gtzan_yamnet_tokens.npz`), or a folder of audio with a subfolder per genre.
         embedder: for a folder of audio: `VGGish.from_file(weights)` or `YAMNet.from_file(weights)`.
-        show: True for a progress bar, False for none, None for one where standard error is a terminal.
+        show: True for a progress bar, False for none, None for a bar if standard error is a terminal.
     """
     if Path(path).is_dir():
         if embedder is None:
@@ -32,19 +32,19 @@ def load(path: str | Path, embedder: Embedder | None = None, show: bool | None =
 
 @torch.no_grad()
 def embed_folder(folder: AudioFolder, embedder: Embedder) -> GenreTokens:
-    """The tokens of every track that can be read, computed where the embedder's weights are."""
+    """Compute the tokens of all tracks that can be read, on the device of the embedder."""
     device = next(embedder.parameters()).device
     tokens, genres, names, contents = [], [], [], []
-    was = embedder.training
+    was_training = embedder.training
     embedder.eval()
     try:
-        for one in folder:
-            tokens.append(embedder(torch.from_numpy(one.samples).to(device)).cpu())
-            genres.append(folder.genres.index(one.genre))
-            names.append(one.name)
-            contents.append(hashlib.sha256(one.samples.tobytes()).digest())
+        for track in folder:
+            tokens.append(embedder(torch.from_numpy(track.samples).to(device)).cpu())
+            genres.append(folder.genres.index(track.genre))
+            names.append(track.name)
+            contents.append(hashlib.sha256(track.samples.tobytes()).digest())
     finally:
-        embedder.train(was)
+        embedder.train(was_training)
     if not tokens:
         first = folder.skipped[0]
         raise ValueError(f"none of the {len(folder)} files can be used; {first.path.name} is {first.reason}")

@@ -1,9 +1,7 @@
-"""Tracks as tokens with one genre each, and the ready file of GTZAN that holds them."""
+"""Tracks as tokens with one genre each, and the token file of GTZAN."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nystream.lab.tasks.archive import read_archive
 from nystream.lab.tasks.audio.folder import Skipped
 from nystream.lab.tasks.audio.splits import Split, stratified
 from nystream.train import WindowData
@@ -32,16 +31,16 @@ ARRAYS = (
 
 @dataclass(frozen=True, eq=False)
 class GenreTokens:
-    """Tracks as tokens, and what is needed to split them honestly.
+    """Tracks as tokens, with what is needed to split them fairly.
 
     Attributes:
         x: [N, T, D] float32, oldest token first.
         y: [N] the genre of every track, an index into `genres`.
         genres: names of the genres.
         tracks: names of the tracks.
-        copies: [N] a number for every track; tracks that are copies of each other share it.
-        filtered: [N] the fault-filtered split: 0 train, 1 validation, 2 test, -1 unused; None where it is not known.
-        skipped: files that could not be used, where the tokens come from a folder of audio.
+        copies: [N] a group number per track, shared by copies.
+        filtered: [N] the fault-filtered split: 0 train, 1 validation, 2 test, -1 unused; None if unknown.
+        skipped: files of a folder of audio that could not be used.
     """
 
     x: Tensor
@@ -59,11 +58,11 @@ class GenreTokens:
         for name, value in rows.items():
             if value is not None and (len(value) != len(self.x) or getattr(value, "ndim", 1) != 1):
                 shape = list(getattr(value, "shape", [len(value)]))
-                raise ValueError(f"{name} is {shape}, but x has {len(self.x)} tracks; it needs one entry for each")
+                raise ValueError(f"{name} is {shape}, but x has {len(self.x)} tracks; it needs one entry per track")
         if not 0 <= int(self.y.min()) <= int(self.y.max()) < len(self.genres):
             raise ValueError(
                 f"y goes from {int(self.y.min())} to {int(self.y.max())}, but with {len(self.genres)} genres it must "
-                f"stay within 0 and {len(self.genres) - 1}"
+                f"be between 0 and {len(self.genres) - 1}"
             )
         if self.filtered is not None and not np.isin(self.filtered, (-1, 0, 1, 2)).all():
             raise ValueError(f"filtered has {np.unique(self.filtered).tolist()}, but its entries must be -1, 0, 1 or 2")
@@ -84,15 +83,15 @@ class GenreTokens:
     def splits(self, count: int = 5, seed: int = 0) -> list[Split]:
         """`count` stratified splits into 72 / 18 / 10 percent, copies of a track kept together.
 
-        The test parts have no track in common, so there are ten splits at most. Another seed gives others.
+        The test parts have no track in common, so there are at most ten splits per seed.
         """
         parts = stratified(self.y.numpy(), self.copies, self.genres, count, seed)
         return [Split(*(self.data.subset(index) for index in part)) for part in parts]
 
     def filtered_split(self) -> Split:
-        """The fault-filtered split: no copies, no distortions, and no artist in two parts."""
+        """The fault-filtered split, without copies and distortions, and with no artist in two parts."""
         if self.filtered is None:
-            raise ValueError("the fault-filtered split of these tracks is not known: it is made of GTZAN's own names")
+            raise ValueError("the fault-filtered split of these tracks is not known: it needs the names of GTZAN")
         for part, name in enumerate(("training", "validation", "test")):
             if not (self.filtered == part).any():
                 raise ValueError(f"none of the {len(self)} tracks is in the {name} part of the fault-filtered split")
@@ -100,37 +99,22 @@ class GenreTokens:
 
 
 def load_tokens(path: str | Path) -> GenreTokens:
-    """Read the ready file, `gtzan_yamnet_tokens.npz`: tokens as eight-bit numbers, put back on their scale."""
-    held = _arrays(Path(path))
-    tokens, labels = held["tokens"], held["labels"]
+    """Read the token file, `gtzan_yamnet_tokens.npz`, whose tokens are stored as bytes."""
+    arrays = read_archive(Path(path), ARRAYS)
+    tokens, labels = arrays["tokens"], arrays["labels"]
     if tokens.ndim != 3 or not np.issubdtype(tokens.dtype, np.number):
         raise ValueError(f"{path}: tokens is {tokens.dtype} {list(tokens.shape)}, but must be numbers [N, T, D]")
     if not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"{path}: labels is {labels.dtype}, but must be whole numbers")
     try:
-        x = tokens.astype(np.float32) * np.float32(held["dequant_scale"]) + np.float32(held["dequant_offset"])
+        x = tokens.astype(np.float32) * np.float32(arrays["dequant_scale"]) + np.float32(arrays["dequant_offset"])
         return GenreTokens(
             x=torch.from_numpy(x),
             y=torch.from_numpy(labels.astype(np.int64)),
-            genres=tuple(map(str, held["genre_names"])),
-            tracks=tuple(map(str, held["track_names"])),
-            copies=held["duplicate_group"],
-            filtered=held["split_filtered"],
+            genres=tuple(map(str, arrays["genre_names"])),
+            tracks=tuple(map(str, arrays["track_names"])),
+            copies=arrays["duplicate_group"],
+            filtered=arrays["split_filtered"],
         )
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file; give the path of gtzan_yamnet_tokens.npz")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a whole .npz file")
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            missing = [name for name in ARRAYS if name not in held.files]
-            if missing:
-                raise ValueError(f"it lacks {', '.join(missing)}; it has {', '.join(sorted(held.files)) or 'nothing'}")
-            return {name: held[name] for name in ARRAYS}
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ValueError(f"{path} does not hold the tokens of GTZAN: {error}") from error

@@ -1,6 +1,6 @@
 """Electricity: total demand a while ahead, from the demand of every area or customer and the time."""
 
-from nystream.lab.tasks.electricity.embedded import sample
+from nystream.lab.tasks.electricity.eia930 import sample
 from nystream.lab.tasks.electricity.features import DemandForecast, forecast
 from nystream.lab.tasks.electricity.series import Series
 

@@ -1,4 +1,4 @@
-"""From a series to training data: tokens, a target some hours ahead, and a chronological split."""
+"""Training data from a series: tokens, a target some hours ahead, and a chronological split."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ Tokens = Literal["paper", "lags"]
 
 
 def lagged(series: Series, ahead: int) -> tuple[NDArray[np.float32], int]:
-    """[N, 6 · names]: values, and changes over `ahead` rows; and how many first rows lack some of them.
+    """[N, 6 · names]: values and their changes over `ahead` rows; and the number of first rows without all of them.
 
-    Of every name: its value; its change up to now; its change up to this time a day ago and the one that followed then;
-    both again of a week ago. What followed a day ago was known long before now. Where the series had not begun, a
-    change is zero.
+    For every name: its value; its change until now; its change until the same time a day ago, and the one that followed
+    then; both again a week ago. Before the start of the series, changes are zero.
     """
     values = series.values.astype(np.float64)
     change = np.zeros_like(values)
@@ -37,29 +36,29 @@ def lagged(series: Series, ahead: int) -> tuple[NDArray[np.float32], int]:
     for hours in (DAY, WEEK):
         lag = series.rows(hours, "lag")
         if lag < ahead:
-            raise ValueError(f"tokens='lags' has what followed {hours:g} hours ago, but horizon is longer than that")
+            raise ValueError(f"tokens='lags' has changes of {hours:g} hours ago, so horizon must be at most {hours:g}")
         columns += [_earlier(change, lag), _earlier(change, lag - ahead)]
         first = lag + ahead
     return np.column_stack(columns).astype(np.float32), first
 
 
-def _earlier(held: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
-    """What each row was `lag` rows before; zero where there was none."""
-    found = np.zeros_like(held)
-    found[lag:] = held[: max(len(held) - lag, 0)]
-    return found
+def _earlier(rows: NDArray[np.float64], lag: int) -> NDArray[np.float64]:
+    """Every row as it was `lag` rows before; zero before the start."""
+    earlier = np.zeros_like(rows)
+    earlier[lag:] = rows[: max(len(rows) - lag, 0)]
+    return earlier
 
 
 @dataclass(frozen=True, eq=False)
 class DemandForecast:
-    """A forecasting problem: a token and a target for every row, and where training ends and testing begins.
+    """A forecasting problem: a token and a target for every row, in three parts in order of time.
 
-    Tokens are in the user's units. A model's scalers are fitted to the training part, which holds nothing later:
+    Tokens are in the units of the series. Fit a model's scalers to the training part only:
     `model.input_scaler.fit(problem.train.x)` and `model.output_scaler.fit(problem.train.y)`.
     """
 
     series: Series
-    x: Tensor  # [N, columns of names + time features]: what is known of a row, then the embedding of its time
+    x: Tensor  # [N, columns of names + time features]: values of the row, then its time features
     y: Tensor  # [N, 1]: the total `ahead` rows later, or its change until then
     ahead: int
     edges: tuple[int, int]  # rows of x at which validation and test begin
@@ -70,7 +69,7 @@ class DemandForecast:
 
     @cached_property
     def train(self) -> StreamData:
-        """The oldest rows. Their last `ahead` targets lie where validation tokens begin, before its first target."""
+        """The oldest rows. Their last `ahead` targets are in the first validation tokens, before its first target."""
         return self._part(0, self.edges[0])
 
     @cached_property
@@ -89,18 +88,18 @@ class DemandForecast:
 
     @cached_property
     def last(self) -> NDArray[np.float64]:
-        """[N, 1]: the total of every row, known when its forecast is made; a change is forecast from here."""
+        """[N, 1]: the total of every row, which is known when its forecast is made."""
         return self.series.total()[self.first : self.first + len(self.x), None]
 
     @cached_property
     def deviation(self) -> float:
-        """Of the totals that the training period forecasts: the unit of all scores, whatever target and tokens are."""
+        """Standard deviation of the totals in training: the unit of all scores, for every target and all tokens."""
         return float(self.series.total()[self.ahead : self.ahead + self.first + self.edges[0]].std())
 
     def in_totals(self, scores: Mapping[str, float]) -> dict[str, float]:
-        """The `mse` and `mae` of a model in the unit of totals, from those in units of its own training targets.
+        """Convert the `mse` and `mae` of a model from units of its own training targets to those of totals.
 
-        The last total is known, so the error of a change is the error of the total that it leads to.
+        The last total is known, so the error of a change is also the error of the new total.
         """
         factor = float(self.y[: self.edges[0]].double().std(correction=0)) / self.deviation
         return {"mse": scores["mse"] * factor**2, "mae": scores["mae"] * factor}
@@ -118,23 +117,22 @@ def forecast(
     target: Target = "total",
     tokens: Tokens = "paper",
 ) -> DemandForecast:
-    """The total `horizon` hours ahead, from all values of a row and the embedding of its time.
+    """The problem of forecasting the total `horizon` hours ahead, from all values of a row and its time.
 
-    The rows are split in order of time: no target of one part is a target of another, and every one of training is
-    older than every one of validation, which is older than every one of testing. Scores are comparable between models
-    that skip the same number of first rows of a part (`skip` of `nystream.train.evaluate`), in the unit of
-    `DemandForecast.in_totals`: validation and test rows are the same for all targets and tokens.
+    The rows are split in order of time: training targets are older than validation targets, and these older than test
+    targets. Validation and test rows are the same for all targets and tokens, so scores are comparable, in the unit of
+    `DemandForecast.in_totals`, between models that skip the same number of first rows (`skip` of
+    `nystream.train.evaluate`).
 
     Args:
-        series: what was measured.
-        horizon: hours ahead, a whole number of the series' steps: 1 is four steps of 15 minutes.
+        series: the measurements.
+        horizon: hours ahead, a whole number of steps of the series: 1 is four steps of 15 minutes.
         split: shares of the rows for training, validation and testing.
-        periods: hours of the cycles that the time embedding has.
-        target: "total", as in the paper, or "change": by how much the total will differ from the last one. Two digits
-            of it say as much as four of the total.
-        tokens: "paper" (all values of the row) or "lags": beside them, for every name, the change over the last
-            `horizon` hours, and at the same time a day and a week ago the change until then and the one that followed.
-            Training begins a week and a horizon later, where all of it is known.
+        periods: cycles of the time features, in hours.
+        target: "total", as in the paper, or "change": the difference from the last total, which needs fewer digits.
+        tokens: "paper" (all values of the row) or "lags": in addition, for every name, the change over the last
+            `horizon` hours, and the changes before and after the same time a day and a week ago. Training then begins a
+            week and a horizon later.
 
     Example:
         >>> from nystream.lab.tasks import electricity

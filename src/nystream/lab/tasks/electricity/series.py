@@ -1,4 +1,4 @@
-"""What the loaders give: many quantities, measured at the same, evenly spaced times."""
+"""Many quantities, measured at the same, evenly spaced times."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.config.checks import listed
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """N rows, oldest first, of one value for every name.
+    """N rows, oldest first, with one value per name.
 
     Args:
         values: [N, names] float32, all finite.
-        time: [N] datetime64, evenly spaced; each source says which clock, and what part of the interval it marks.
-        names: of the areas or customers.
-        known: [N, names] whether the value was measured. Where it was not, `values` has what the source put there.
+        time: [N] datetime64, evenly spaced; each loader documents the clock, and the part of the interval it marks.
+        names: names of the areas or customers.
+        known: [N, names] whether the value was measured, or filled in by the source.
     """
 
     values: NDArray[np.float32]
@@ -30,9 +32,9 @@ class Series:
         shape = (len(self.time), len(self.names))
         if 0 in shape:
             raise ValueError(f"a series needs at least one row and one name, but time and names have {shape}")
-        for label, held in (("values", self.values), ("known", self.known)):
-            if held.shape != shape:
-                raise ValueError(f"{label} is {list(held.shape)}, but time and names ask for {list(shape)}")
+        for label, array in (("values", self.values), ("known", self.known)):
+            if array.shape != shape:
+                raise ValueError(f"{label} is {list(array.shape)}, but by time and names it must be {list(shape)}")
         if len(set(self.names)) != len(self.names):
             twice = sorted({name for name in self.names if self.names.count(name) > 1})
             raise ValueError(f"names has {twice} more than once")
@@ -42,12 +44,12 @@ class Series:
         if len(steps) and (steps[0] <= np.timedelta64(0, "s") or (steps != steps[0]).any()):
             row = int(np.flatnonzero((steps != steps[0]) | (steps <= np.timedelta64(0, "s")))[0])
             raise ValueError(
-                f"time must rise in even steps, but goes from {self.time[row]} to {self.time[row + 1]} "
+                f"time must increase in even steps, but goes from {self.time[row]} to {self.time[row + 1]} "
                 f"after row {row}, counted from 0"
             )
 
     def __len__(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.time)
 
     @property
@@ -58,11 +60,11 @@ class Series:
         return self.time[1] - self.time[0]
 
     def total(self) -> NDArray[np.float64]:
-        """[N]: the sum of all values of a row."""
+        """[N]: the sum of every row."""
         return self.values.sum(1, dtype=np.float64)
 
     def rows(self, hours: float, what: str) -> int:
-        """How many rows `hours` are; `what` names the argument in the error."""
+        """Convert hours to a number of rows; `what` is the name of the argument, for errors."""
         exact = hours * (np.timedelta64(1, "h") / self.step)
         whole = round(float(exact))
         if whole < 1 or abs(exact - whole) > 1e-6:
@@ -73,16 +75,11 @@ class Series:
         return whole
 
     def select(self, names: Sequence[str] | None = None, rows: slice | None = None) -> Self:
-        """Some names, in the order asked for, and a run of rows."""
+        """Select names, in the given order, and a range of rows."""
         chosen = self.names if names is None else tuple(names)
         missing = [name for name in chosen if name not in self.names]
         if missing:
-            raise ValueError(f"names has {missing}, which the series does not; it has {_some(self.names)}")
+            raise ValueError(f"names has {missing}, but the series has only {listed(self.names)}")
         columns = [self.names.index(name) for name in chosen]
-        run: Any = slice(None) if rows is None else rows
-        return type(self)(self.values[run][:, columns], self.time[run], chosen, self.known[run][:, columns])
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+        part: Any = slice(None) if rows is None else rows
+        return type(self)(self.values[part][:, columns], self.time[part], chosen, self.known[part][:, columns])

@@ -1,17 +1,17 @@
 """UCI ElectricityLoadDiagrams20112014: 370 customers in Portugal, every 15 minutes, 2011 to 2014.
 
-`LD2011_2014.txt` (unpacked from the archive that UCI gives, 710 MB) has one row for every quarter of an hour:
+`LD2011_2014.txt` (unpacked from the archive at UCI, 710 MB) has one row per quarter of an hour:
 
     "";"MT_001";"MT_002";"MT_003"
     "2011-01-01 00:15:00";0;0;77,3241525629886
 
-Semicolons between fields, decimal commas, kilowatts. A stamp is the end of its quarter of an hour, by local clocks: the
-hour that is skipped in March is in the file, with zeros for everyone, and the one that comes twice in October is
-there once, with the sum of both.
+Fields are separated by semicolons, numbers have decimal commas, the unit is kilowatts. A time is the end of its
+quarter of an hour in local time: the hour skipped in March is in the file, with zeros, and the hour that occurs twice
+in October is there once, with the sum of both.
 
-A customer who joined late has zeros before. They are no measurements, but there is no mark for it in the file. They are
-kept as zeros in `values`, so that a total is that of the customers so far, as the paper has it, and `known` is false up
-to the customer's first value other than zero; `late="drop"` leaves such customers out. Zeros after that are kept.
+Customers who joined late have zeros before. These stay zero in `values`, so that a total is that of the customers so
+far, as in the paper, and `known` is false up to the customer's first value other than zero. `late="drop"` drops such
+customers.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def load(
     late: Literal["keep", "drop"] = "keep",
     progress: bool | None = None,
 ) -> Series:
-    """The series in the file, or in the folder that holds the file, read row by row: memory holds what is asked for.
+    """Read the series from the file, or from the folder that contains it, row by row: only what is selected is stored.
 
     Args:
         path: the text file or its folder.
-        customers: their names, in the order wanted; all by default.
-        years: consecutive ones; all by default. Reading stops after the last.
-        late: "keep" customers who joined after the first row that was asked for, or "drop" them.
-        progress: True for a bar, False for none, None for one where standard error is a terminal.
+        customers: names, in the order of the result; all by default.
+        years: consecutive years; all by default. Reading stops after the last.
+        late: "keep" or "drop" customers who joined after the first row that is read.
+        progress: True for a bar, False for none, None for a bar if standard error is a terminal.
     """
     path = Path(path)
     file = path / FILE if path.is_dir() else path
     if not file.is_file():
-        raise FileNotFoundError(f"there is no {file}; path must be {FILE} or the folder that holds it")
+        raise FileNotFoundError(f"{file} does not exist; path must be {FILE} or its folder")
     one_of("late", late, ("keep", "drop"))
     wanted = None if years is None else sorted(set(years))
     if wanted is not None and (not wanted or wanted != list(range(wanted[0], wanted[-1] + 1))):
@@ -62,19 +62,19 @@ def load(
     rows = _Rows(file, progress)
     columns = _columns(file, rows.names, customers)
     values, times = array("f"), array("q")
-    first_known = np.full(len(columns), -1)  # rows, counted from the first that was asked for; before it, 0
+    first_known = np.full(len(columns), -1)  # rows, counted from the first that is kept; 0 if before it
     waiting = set(range(len(columns)))
     with closing(rows.read()) as lines:
         for number, time, fields in lines:
             year = (time - STEP).year
             if wanted is not None and year > wanted[-1]:
                 break
-            found = _numbers(file, number, fields, rows.names, columns)
-            for j in [j for j in waiting if found[j]]:
+            row = _numbers(file, number, fields, rows.names, columns)
+            for j in [j for j in waiting if row[j]]:
                 first_known[j] = len(times)
                 waiting.discard(j)
             if wanted is None or year >= wanted[0]:
-                values.extend(found)
+                values.extend(row)
                 times.append(int((time - datetime(1970, 1, 1)).total_seconds()))
     if not times:
         raise ValueError(f"{file} has no row" + ("" if wanted is None else f" of the years {wanted}"))
@@ -85,24 +85,24 @@ def load(
     series = Series(kept, stamps, tuple(rows.names[j] for j in columns), known)
     if late == "keep" or known[0].all():
         return series
-    early = [name for name, there in zip(series.names, known[0], strict=True) if there]
+    early = [name for name, joined in zip(series.names, known[0], strict=True) if joined]
     if not early:
         raise ValueError(f"late='drop' leaves no customer of {file}: all joined after {stamps[0]}")
     return series.select(early)
 
 
 class _Rows:
-    """The customers' names in the header, and rows that are whole and in order of time."""
+    """The names in the header, and the rows, which are checked to be complete and in order of time."""
 
     def __init__(self, file: Path, progress: bool | None) -> None:
         self.file, self.progress = file, progress
-        with file.open("rb") as held:
-            if held.read(2) == b"PK":
+        with file.open("rb") as opened:
+            if opened.read(2) == b"PK":
                 raise ValueError(f"{file} is a zip archive; unpack it and give the text file")
-            held.seek(0)
-            header = _text(held.readline()).removeprefix("\xef\xbb\xbf").split(";")
+            opened.seek(0)
+            header = _text(opened.readline()).removeprefix("\xef\xbb\xbf").split(";")
         if len(header) < 2:
-            raise _bad(file, 1, "the header has one field; fields must be separated by semicolons")
+            raise _bad(file, 1, "the header has one field, but fields must be separated by semicolons")
         self.names = [name.strip('"') for name in header[1:]]
         if header[0].strip('"') or not all(self.names):
             raise _bad(file, 1, "the header must be an empty field and then a name for every customer")
@@ -113,8 +113,8 @@ class _Rows:
         """Line number, time and fields of every row."""
         size, read, last = self.file.stat().st_size, 0, None
         total = -(-size // MEGABYTE)
-        with self.file.open("rb") as held, track(f"{self.file.name}, megabytes", total, self.progress) as advance:
-            for number, raw in enumerate(held, 1):
+        with self.file.open("rb") as opened, track(f"{self.file.name}, megabytes", total, self.progress) as advance:
+            for number, raw in enumerate(opened, 1):
                 before, read = read, read + len(raw)
                 if whole := -(-read // MEGABYTE) - -(-before // MEGABYTE):
                     advance(whole)
@@ -152,21 +152,17 @@ def _time(file: Path, number: int, field: str) -> datetime:
 
 def _numbers(file: Path, number: int, fields: list[str], names: Sequence[str], columns: Sequence[int]) -> list[float]:
     """The values of the chosen columns; the first field of a row is its time."""
-    try:
-        found = [float(fields[j + 1].replace(",", ".")) for j in columns]
-    except ValueError:
-        found = []
-    if found and all(0 <= value <= LARGEST for value in found):
-        return found
-    bad = next(j for j in columns if not _measured(fields[j + 1]))
-    raise _bad(file, number, f"{names[bad]} is {fields[bad + 1]!r}, but must be a number of at least 0, such as 77,32")
-
-
-def _measured(field: str) -> bool:
-    try:
-        return 0 <= float(field.replace(",", ".")) <= LARGEST
-    except ValueError:
-        return False
+    values = []
+    for j in columns:
+        try:
+            value = float(fields[j + 1].replace(",", "."))
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= LARGEST:
+            why = f"{names[j]} is {fields[j + 1]!r}, but must be a number of at least 0, such as 77,32"
+            raise _bad(file, number, why)
+        values.append(value)
+    return values
 
 
 def _text(line: bytes) -> str:

@@ -1,33 +1,21 @@
-"""The record of a run as tables that fit 80 columns, on a terminal and in a pipe."""
+"""The record of a bench run as tables that fit 80 columns."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rich import box
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-WIDTH = 80
+from nystream.cli.screen import Block, new_table
+
 STEP = ("error", "median", "p99", "worst")
-
-Block = tuple[str, Table, list[str]]  # title, table, notes: a paragraph each
-
-
-def lines(record: dict[str, Any]) -> Iterator[Table | Text]:
-    """What was measured, part by part, and the targets at the end; to be printed one after the other."""
-    for title, table, notes in blocks(record):
-        yield Text(_wrapped(title), style="bold")
-        yield table
-        yield Text("\n".join([*map(_wrapped, notes), ""]), style="dim")
-    if not record["targets"]:
-        yield Text("No targets: they are set for the default sizes and the compiled backend.", style="dim")
 
 
 def blocks(record: dict[str, Any]) -> Iterator[Block]:
+    """All parts that were measured, and the targets at the end."""
     if "attention" in record:
         yield from map(_attention, record["attention"]["cases"])
     if "window" in record:
@@ -45,56 +33,55 @@ def blocks(record: dict[str, Any]) -> Iterator[Block]:
 
 
 def _attention(case: dict[str, Any]) -> Block:
-    table = _table(("contender",), (*STEP, "ratio", "state"))
+    table = new_table(("contender",), (*STEP, "ratio", "state"))
     ratios = case.get("ratios", {})
     for row in case["rows"]:
         table.add_row(row["name"], *_step(row), _ratio(ratios.get(row["name"])), _size(row["bytes_per_stream"]))
     title = f"Attention alone, µs: n = {case['n']:,}, d = {case['d']}, {case['heads']} heads, m = {case['m']}"
-    note = "ratio: how many compiled steps it takes. q, k and v are given; one thread."
-    return title, table, [*_missing(case["skipped"]), note]
+    note = "ratio: time relative to the compiled step. q, k and v are given; one thread."
+    return title, table, [note]
 
 
 def _window(figures: dict[str, Any]) -> Block:
-    table = _table(("what",), ("n", "median", "p99", "ratio", "a stream", "formula"))
+    table = new_table(("what",), ("n", "median", "p99", "ratio", "stream", "formula"))
     for row in figures["rows"]:
-        for n, found in row["windows"].items():
+        for n, figures_n in row["windows"].items():
             last = n == list(row["windows"])[-1]
             table.add_row(
                 row["name"],
                 f"{int(n):,}",
-                _us(found["median_microseconds"]),
-                _us(found["p99_microseconds"]),
+                _us(figures_n["median_microseconds"]),
+                _us(figures_n["p99_microseconds"]),
                 _ratio(row["ratio"]) if last else "",
-                _size(found["bytes_per_stream"]),
-                _size(found["formula_bytes"]),
+                _size(figures_n["bytes_per_stream"]),
+                _size(figures_n["formula_bytes"]),
             )
     title = f"The window, µs: d = {figures['d']}, {figures['heads']} heads, m = {figures['m']}, fixed landmarks"
     note = (
-        "a stream: the bytes that one more takes. formula: n (d + h m) numbers and the partial sums, as nystream.costs "
-        "counts the state of model.step."
+        "stream: memory per stream. formula: n (d + h m) numbers and the partial sums, as nystream.costs counts the "
+        "state of model.step."
     )
-    return title, table, [*_missing(figures["skipped"]), note]
+    return title, table, [note]
 
 
 def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
-    """One table for every depth."""
+    """One table per depth."""
     floor = figures["floor"]
     whole = floor["with_state"]
     notes = [
-        f"error: largest difference from float64. ratio: how many steps of the {figures['backend']} pool with co-fixed "
-        "it takes. torch has one thread. worst: the slowest single step, more often the machine's fault than the "
-        "contender's.",
-        f"floor: {floor['microseconds']:.1f} µs, to read {floor['reads']} once, {_size(floor['bytes'])} at "
-        f"{floor['gigabytes_per_second']:.0f} GB/s; the pool's step takes {floor['pool_over_floor']:.2f} times as "
-        f"long. With the whole state, of which a step touches a part, {_size(whole['bytes'])} in "
-        f"{whole['microseconds']:.1f} µs: {whole['pool_over_floor']:.2f} times.",
+        f"error: largest difference from float64. ratio: time relative to the {figures['backend']} pool with co-fixed. "
+        "torch uses one thread. worst: the slowest single step, usually slowed down by other work on the machine.",
+        f"floor: reading {floor['reads']} once takes {floor['microseconds']:.1f} µs ({_size(floor['bytes'])} at "
+        f"{floor['gigabytes_per_second']:.0f} GB/s); a step of the pool takes {floor['pool_over_floor']:.2f} times as "
+        f"long. Reading the whole state too, of which a step uses only a part, takes {whole['microseconds']:.1f} µs "
+        f"({_size(whole['bytes'])}), and the step {whole['pool_over_floor']:.2f} times that.",
     ]
     deep = (
-        "continual-inference works on n rows at every step; the pool has a deep stack, each block with a window of "
-        "its own."
+        "continual-inference computes n rows at every step; the pool has a deep stack, in which each block has its "
+        "own window."
     )
     for depth in sorted({row["blocks"] for row in figures["rows"]}):
-        table = _table(("contender",), (*STEP, "ratio", "state"))
+        table = new_table(("contender",), (*STEP, "ratio", "state"), first="")
         for row in figures["rows"]:
             if row["blocks"] == depth:
                 cells = (*_step(row), _ratio(row["ratio"]), _size(row["bytes_per_stream"]))
@@ -109,7 +96,7 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
 
 
 def _phases(figures: dict[str, Any]) -> Block:
-    table = _table(("landmarks",), ("cycles", "median phase", "slowest phase", "ratio"))
+    table = new_table(("landmarks",), ("cycles", "median phase", "slowest phase", "ratio"))
     for row in figures["rows"]:
         table.add_row(
             row["name"],
@@ -119,11 +106,11 @@ def _phases(figures: dict[str, Any]) -> Block:
             _ratio(row["slowest_over_median"]),
         )
     title = f"Phases, µs: the pool's median step at each of {figures['cycle']:,} phases of the window"
-    return title, table, ["co-cont renews a landmark every n / m steps, which takes n d operations then."]
+    return title, table, ["co-cont renews a landmark every n / m steps; such a step takes n d operations more."]
 
 
 def _streams(figures: dict[str, Any]) -> Block:
-    table = _table((), ("streams", "push", "push_many", "torch batch", "many / one", "a stream"))
+    table = new_table((), ("streams", "push", "push_many", "torch batch", "many / one", "stream"))
     for row in figures["rows"]:
         table.add_row(
             f"{row['streams']:,}",
@@ -135,22 +122,22 @@ def _streams(figures: dict[str, Any]) -> Block:
         )
     notes = [
         "push: one stream after the other. torch batch: model.step of all streams at once, with one thread or all, "
-        "whichever is the faster."
+        "whichever is faster. stream: memory per stream."
     ]
-    notes += [f"{row['streams']:,} streams were left out: {row['why']}." for row in figures["skipped"]]
-    return f"Many streams: stream-steps a second, {figures['threads']} threads, co-fixed", table, notes
+    notes += [f"{row['streams']:,} streams were not measured: {row['why']}." for row in figures["skipped"]]
+    return f"Many streams: tokens per second of all together, {figures['threads']} threads, co-fixed", table, notes
 
 
 def _overhead(figures: dict[str, Any]) -> Block:
-    table = _table(("what",), ("median",))
+    table = new_table(("what",), ("median",))
     for row in figures["rows"]:
         table.add_row(row["name"], f"{row['median_microseconds']:.2f}")
-    note = f"A push takes {figures['microseconds']:.2f} µs more than the {figures['against']}."
+    note = f"A push takes {figures['microseconds']:.2f} µs longer than the {figures['against']}."
     return "What Python adds to a step of the pool, µs", table, [note]
 
 
 def _targets(targets: Sequence[dict[str, Any]]) -> Table:
-    table = _table(("", "what"), ("found", "wanted"))
+    table = new_table(("", "target"), ("measured", "limit"))
     table.columns[1].no_wrap = False
     for target in targets:
         mark = Text("met", style="green") if target["met"] else Text("MISSED", style="bold red")
@@ -162,21 +149,8 @@ def _targets(targets: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _table(left: Iterable[str], right: Iterable[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in left:
-        table.add_column(name, no_wrap=True)
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, WIDTH, break_on_hyphens=False)
-
-
 def _missing(skipped: Iterable[dict[str, str]]) -> list[str]:
-    return [f"{row['name']}: not here; {row['why']}" for row in skipped]
+    return [f"{row['name']}: not available; {row['why']}" for row in skipped]
 
 
 def _step(row: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -1,4 +1,4 @@
-"""The column of times is found, and what is wrong with it."""
+"""Finding the time column, and what can be wrong with it."""
 
 from datetime import datetime, timedelta
 
@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from nystream.data.table import Table, read_table
-from nystream.data.time_column import find_time
+from nystream.data.timestamps.column import find_time
 
 BEGIN = datetime(2024, 1, 1)
 
@@ -23,7 +23,7 @@ def rows(count=40, seconds=3600.0):
 
 def test_the_first_one_is_taken_and_the_others_are_named(table):
     found, others = find_time(table(a=range(40), when=rows(), later=rows()))
-    assert (found.name, found.note) == ("when", "time is 'when', a row every hour")
+    assert (found.name, found.note) == ("when", "time column 'when', one row every hour")
     assert others == ["later"]
     assert find_time(table(a=range(40), when=rows()), "none") == (None, ["when"])
     assert find_time(table(a=range(40)))[0] is None
@@ -33,7 +33,7 @@ def test_numbers_are_times_where_the_name_says_so(table):
     seconds = [1_700_000_000 + 60 * i for i in range(40)]
     again = [*seconds[:10], seconds[9], *seconds[10:-1]]
     for name in ("timestamp", "ts", "MESS_DATUM"):
-        assert find_time(table(**{name: again, "a": range(40)}))[0].form == "seconds"
+        assert find_time(table(**{name: again, "a": range(40)}))[0].time_format == "seconds"
     assert find_time(table(counter=seconds, a=range(40)))[0] is None
     assert find_time(table(counter=seconds, a=range(40)), "counter")[0].note.endswith("every minute")
     found, others = find_time(table(epoch_us=[1_000_000 * second for second in seconds], when=rows()), "when")
@@ -44,16 +44,19 @@ def test_columns_of_a_parquet_file():
     stamps = [BEGIN + timedelta(hours=i) for i in range(9)]
     frame = pl.DataFrame({"day": [stamp.date() for stamp in stamps], "length": [timedelta(1)] * 9, "when": stamps})
     found, others = find_time(Table("t.parquet", frame), "when")
-    assert (found.form, found.pace.step) == ("iso", np.timedelta64(1, "h"))
+    assert (found.time_format, found.spacing.step) == ("iso", np.timedelta64(1, "h"))
     assert others == ["day"]
 
 
 def test_a_form_that_is_told(table):
     days = [(BEGIN + timedelta(days=i)).strftime("%d %b %Y") for i in range(40)]
     assert find_time(table(a=range(40), day=days))[0] is None
-    assert find_time(table(a=range(40), day=days), form="%d %b %Y")[0].note == "time is 'day', a row every day"
-    with pytest.raises(ValueError, match=r"fits no column of data\.csv; name the column with --time"):
-        find_time(table(a=range(40), day=days), form="%d %B, %Y")
+    assert (
+        find_time(table(a=range(40), day=days), time_format="%d %b %Y")[0].note
+        == "time column 'day', one row every day"
+    )
+    with pytest.raises(ValueError, match=r"matches no column of data\.csv; name the column with --time"):
+        find_time(table(a=range(40), day=days), time_format="%d %B, %Y")
     with pytest.raises(ValueError, match=r"data.csv, line 2: 'a' is '0', which is not a time"):
         find_time(table(a=range(40), day=days), "a", "%d %b %Y")
 
@@ -61,7 +64,7 @@ def test_a_form_that_is_told(table):
 def test_a_clock_that_is_not_exact(table):
     jitter = np.random.default_rng(0).uniform(-0.4, 0.4, 200)
     stamps = [(BEGIN + timedelta(seconds=10 * i + float(jitter[i]))).isoformat() for i in range(200)]
-    assert find_time(table(t=stamps, a=range(200)))[0].note == "time is 't', a row about every 10 seconds"
+    assert find_time(table(t=stamps, a=range(200)))[0].note == "time column 't', one row about every 10 seconds"
 
 
 def test_a_time_that_never_changes_is_not_when_rows_were_measured(table):
@@ -75,18 +78,20 @@ def test_what_is_refused(table):
         with pytest.raises(ValueError, match=words):
             find_time(table(t=stamps, a=range(len(stamps))), named)
 
-    refused("'t' comes again in 26 rows; give each series a file of its own, or", [*rows(14), *rows(14), *rows(12)])
+    refused(
+        "'t' repeats a time in 26 rows; put each series into a file of its own, or", [*rows(14), *rows(14), *rows(12)]
+    )
     refused("'t' is not in order, see line 3; sort the rows, oldest first", rows()[::-1])
     refused("'t' is not in order", np.random.default_rng(0).permutation(rows()).tolist())
     days = [rows(240)[24 * day : 24 * day + 24] for day in range(10)]
     refused("'t' is not in order, see line 26; sort", [stamp for day in days[::-1] for stamp in day])
-    refused("has less than two times", rows(1))
+    refused("has fewer than two different times", rows(1))
     random = np.random.default_rng(0).exponential(10, 200).cumsum()
     refused(
-        r"'t' is not even: rows are .* apart, half of them less than .*; --time none takes rows as they come",
+        r"'t' is irregular: rows are .* apart, half of them less than .*; --time none takes the rows in order",
         [(BEGIN + timedelta(seconds=float(second))).isoformat() for second in random],
     )
-    refused("the time 't' is not clear: '03/04/2024' could be several days", ["03/04/2024", "04/04/2024"])
-    refused("no column of times as they are known here .*; it has 'x'; --time-format says how", ["x", "y"], "t")
-    refused("it has none: it is empty", ["", ""], "t")
+    refused("time column 't' is ambiguous: '03/04/2024' can be read in several ways", ["03/04/2024", "04/04/2024"])
+    refused("not a column of times in a known format .*: its first value is 'x'; --time-format gives", ["x", "y"], "t")
+    refused("it is empty; --time-format", ["", ""], "t")
     refused(r"line 12: 't' is 'x', which is not a time", [*rows(10), "x", *rows(40)[11:]])

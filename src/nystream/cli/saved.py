@@ -1,0 +1,56 @@
+"""What `nystream eval` and `nystream fit-landmarks` share: a saved model, and data read as in its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from nystream.cli.options import AS_TRAINED, plain_option
+from nystream.config.option import option, option_of
+from nystream.data.open_source import open_for
+from nystream.data.problem import Problem
+from nystream.data.reader import Policy
+from nystream.data.run_folder import info_of
+from nystream.data.settings import Settings
+from nystream.live import models
+from nystream.models import StreamModel
+
+
+@dataclass(kw_only=True)
+class OnSavedModel:
+    """Options and loading of a command that runs a saved model on a source."""
+
+    model: Positional[str] = option(help="A run folder, or a model folder.", metavar="MODEL")
+    source: Positional[Path] = option(
+        help="A table, a folder of feature files, or a folder of audio files, of the kind the model was trained on.",
+        metavar="SOURCE",
+    )
+    missing: Policy | None = option_of(Settings, "missing", shown=AS_TRAINED)
+    gaps: Policy | None = option_of(Settings, "gaps", shown=AS_TRAINED)
+    background: str | None = option_of(Settings, "background", shown=AS_TRAINED)
+    seconds: float | None = option_of(Settings, "seconds", shown=AS_TRAINED)
+    plain: bool = plain_option()
+
+    @property
+    def show(self) -> bool | None:
+        """Whether to show progress bars; None means on a terminal."""
+        return False if self.plain else None
+
+    def load(self) -> tuple[StreamModel, Problem]:
+        """The model, and its source read as the training data were."""
+        model = models.load(self.model)
+        model.info = info_of(model.info, models.folder_of(self.model))
+        problem = open_for(
+            model.info,
+            self.source,
+            missing=self.missing,
+            gaps=self.gaps,
+            background=self.background,
+            seconds=self.seconds,
+            show=self.show,
+        )
+        for note in problem.notes:
+            print(note, flush=True)
+        return model, problem

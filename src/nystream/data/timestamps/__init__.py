@@ -1,0 +1,8 @@
+"""The times of rows.
+
+- `parse`: one timestamp, in a known format.
+- `formats`: the known formats, and detecting the one that a column uses.
+- `spacing`: the time step between rows.
+- `timeline`: which rows of a table or stream are accepted, filled in or dropped, given their times.
+- `column`: finding the time column of a table.
+"""

@@ -1,0 +1,108 @@
+"""Which rows are accepted, given their times: one rule for live streams and for whole tables.
+
+A row follows the last one if it is at most MAX_STEPS steps later. Rows from times already seen are dropped. A row that
+is much later, or earlier than the first one, is held back: it is accepted together with the next row if that one
+follows it. So a single wrong time costs one row, while a changed clock or a long gap does not end the stream.
+
+Times are in microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from nystream.data.reader import Policy
+from nystream.data.timestamps.spacing import Distance, Spacing, distance, is_clock_change
+
+MAX_STEPS = 100  # after the last row; a later row is held back
+MAX_FILLED = 10_000  # rows of a gap: a changed clock must not fill the memory
+GAPS_HINT = "--gaps fill inserts the missing rows with the last values, --gaps skip ignores gaps"
+
+RowKind = Literal["gap", "pending", "row"]
+TimedRows = tuple[tuple[RowKind, int], ...]
+
+
+class Span(NamedTuple):
+    """The times that have been seen."""
+
+    first: int | None = None  # since when rows have followed each other
+    last: int | None = None
+    pending: int | None = None  # the time of a row that is held back
+
+
+class Verdict(NamedTuple):
+    """What happens to a row."""
+
+    span: Span  # afterwards
+    rows: TimedRows = ()  # accepted now, with their times; none if the row is dropped
+    skipped: int = 0  # missing rows before it that are not filled in
+    note: str = ""  # why it was dropped, or how time has jumped
+    note_kind: str = ""
+    error: str = ""  # why it must be rejected
+    held_back: bool = False
+    unconfirmed: bool = False  # the row that was held back before is dropped
+
+
+def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
+    """Decide what happens to a row measured at `now`."""
+    first, last, pending = span
+    if first is None or last is None:
+        return Verdict(Span(now, now), (("row", now),))
+    gap = distance(last, now, spacing.microseconds)
+    if gaps == "fail" and gap != (1, True):
+        return Verdict(Span(first, now if gap.steps else last), error=_error(spacing, last, now, gap))
+    if 1 <= gap.steps <= MAX_STEPS:
+        rows, skipped = _accepted(spacing, gaps, last, now, gap.steps, "row")
+        return Verdict(Span(first, now), rows, skipped, unconfirmed=pending is not None)
+    if pending is not None and 1 <= (steps := distance(pending, now, spacing.microseconds).steps) <= MAX_STEPS:
+        return _confirmed(spacing, gaps, last, pending, now, steps)
+    if gap.steps == 0 and now >= first:
+        note = f"{time_text(now)} is before the next row is due; the last row was at {time_text(last)}"
+        return Verdict(span, note=note, note_kind="early")
+    if now < first:
+        problem = f"{time_text(now)} is earlier than {time_text(first)}, where these rows began"
+    else:
+        problem = f"{time_text(now)} is {gap.steps:,} rows after {time_text(last)}"
+    note = f"{problem}; it is accepted with the next row, if that one follows it"
+    return Verdict(
+        Span(first, last, now), note=note, note_kind="held back", held_back=True, unconfirmed=pending is not None
+    )
+
+
+def time_text(time: int) -> str:
+    """Return a time for a message, to the second."""
+    return str(np.datetime64(time // 1_000_000, "s")).replace("T", " ")
+
+
+def _accepted(spacing: Spacing, gaps: Policy, last: int, now: int, steps: int, kind: RowKind) -> tuple[TimedRows, int]:
+    """A row with the missing ones before it, and how many of these are skipped."""
+    row: TimedRows = ((kind, now),)
+    if steps == 1 or gaps != "fill" or steps - 1 > MAX_FILLED:
+        return row, steps - 1
+    return (*(("gap", spacing.between(last, now, i, steps)) for i in range(1, steps)), *row), 0
+
+
+def _confirmed(spacing: Spacing, gaps: Policy, last: int, pending: int, now: int, steps: int) -> Verdict:
+    """A row that follows the one held back before it."""
+    jump = max(1, distance(last, pending, spacing.microseconds).steps)  # there is no gap if time went back
+    before, skipped = _accepted(spacing, gaps, last, pending, jump, "pending")
+    after, more = _accepted(spacing, gaps, pending, now, steps, "row")
+    missing = f"{jump - 1:,} missing rows {'skipped' if skipped else 'filled'}" if jump > 1 else "back in time"
+    jumped = f"from {time_text(last)} to {time_text(pending)}, {missing}"
+    note = f"it confirms the row before it, which is accepted too: {jumped}"
+    return Verdict(Span(pending, now), before + after, skipped + more, note, "jump")
+
+
+def _error(spacing: Spacing, last: int, now: int, gap: Distance) -> str:
+    """What is wrong with the time of a row, if gaps are errors."""
+    before, this, count = time_text(last), time_text(now), gap.steps - 1
+    if gap.steps == 0:
+        error = f"{this} comes after {before}, less than one step of {spacing} later"
+    elif gap.regular:
+        error = f"{count} {'row is' if count == 1 else 'rows are'} missing between {before} and {this}"
+    else:
+        error = f"{this} comes after {before}, not a whole number of steps of {spacing} later"
+    moved = is_clock_change(np.datetime64(last, "us"), np.datetime64(now, "us"), spacing.step)
+    return error + " (daylight saving time? times in UTC are regular)" * moved

@@ -1,0 +1,76 @@
+"""Two looks at a single step of the pool: whether some phases are slower than others, and the overhead of Python."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import numpy as np
+
+from nystream.lab.bench.contenders import FAMILIES, Pooled
+from nystream.lab.bench.settings import BenchSettings, Part, target
+from nystream.lab.bench.sizes import build_model, tokens, twin
+from nystream.lab.bench.timing import BLOCK_SECONDS, TimedCall, collect
+from nystream.progress import Advance
+
+CYCLE_STEPS = 24_000  # approximate number of steps that are timed per variant
+PUSH, CALL, KERNEL = "pool.push", "kernel, called once", "kernel, in compiled code"
+REPEATS = 20  # steps of the kernel per call from Python
+
+
+def phases(settings: BenchSettings, advance: Advance) -> Part:
+    """The median step at every phase of the window's cycle, with fixed and with continual landmarks.
+
+    The sums of a window have a cycle of 2n steps. A single slow step is due to the machine, a slow phase is due to the
+    algorithm: so each phase is timed once per cycle, and medians over the cycles are compared.
+    """
+    sizes, rows, backend = settings.sizes, [], ""
+    cycle = 2 * sizes.window
+    cycles = max(5, min(settings.rounds, CYCLE_STEPS // cycle))
+    base = build_model(sizes, settings.seed)
+    for variant in ("co-fixed-single", "co-cont-single"):
+        pool = Pooled(twin(base, sizes, variant), settings.backend)
+        backend = pool.backend
+        turns = collect({pool.name: pool.job(tokens(cycle, sizes.input_dim, settings.seed))}, cycles, cycle)[pool.name]
+        medians = [median(seconds) * 1e6 for seconds in zip(*turns, strict=True)]
+        middle, slowest = median(medians), max(medians)
+        rows.append(
+            {
+                "name": FAMILIES[variant],
+                "cycles": cycles,
+                "median_microseconds": middle,
+                "slowest_microseconds": slowest,
+                "slowest_phase": medians.index(slowest),
+                "slowest_over_median": slowest / middle,
+            }
+        )
+        advance(settings.rounds // 2)
+    goal = target("slowest phase against the median, fixed landmarks", rows[0]["slowest_over_median"], 2, False)
+    targets = [goal] if settings.has_targets and backend == "numba" else []
+    return {"backend": backend, "cycle": cycle, "rows": rows}, targets
+
+
+def overhead(settings: BenchSettings, advance: Advance) -> Part:
+    """A push, compared with the call of its kernel and with the kernel alone.
+
+    The difference is the median of differences within a turn, in which both ran under the same conditions.
+    """
+    sizes = settings.sizes
+    pool = Pooled(build_model(sizes, settings.seed), settings.backend)
+    feed = tokens(2 * sizes.window, sizes.input_dim, settings.seed)
+    pool.fill(feed)
+    x, y = feed[0].numpy().copy(), np.zeros(sizes.output_dim, np.float32)
+    backend, slot = pool.pool._backend, pool.pool._slots[pool.stream]
+    jobs = {PUSH: TimedCall(pool.step, [(pool.stream, x)]), CALL: TimedCall(backend.push, [(slot, x, y)])}
+    if hasattr(backend, "repeat"):
+        jobs[KERNEL] = TimedCall(backend.repeat, [(slot, x, y, REPEATS)])
+    pilot = median(collect({PUSH: jobs[PUSH]}, 3, 5)[PUSH][-1])
+    turns = collect(jobs, settings.rounds, max(2, min(40, round(BLOCK_SECONDS / pilot))), advance)
+    medians = {
+        name: [median(turn) / (REPEATS if name == KERNEL else 1) * 1e6 for turn in took] for name, took in turns.items()
+    }
+    rows = [{"name": name, "median_microseconds": median(took)} for name, took in medians.items()]
+    against = KERNEL if KERNEL in medians else CALL
+    extra = median(push - base for push, base in zip(medians[PUSH], medians[against], strict=True))
+    goal = target("a push from Python, over its kernel", extra, 3, False, "µs")
+    targets = [goal] if settings.has_targets and pool.backend == "numba" else []
+    return {"backend": pool.backend, "rows": rows, "against": against, "microseconds": extra}, targets
