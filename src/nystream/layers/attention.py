@@ -337,7 +337,7 @@ class MultiheadAttention(nn.Module):
     def decay(self) -> Tensor:
         """The rates λ [H] at which logits fall with age: between 0 and 1 per token."""
         if not self.config.decay:
-            raise AttributeError("decay=False in the config of this attention, so it has no rates of decay")
+            raise ValueError("decay=False in the config of this attention, so it has no rates of decay")
         return accumulate(self.decay_logit).sigmoid()
 
     def _decay(self) -> dict[str, Tensor]:
