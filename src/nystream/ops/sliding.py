@@ -77,6 +77,7 @@ class Table(NamedTuple):
     group: Tensor  # [2N] the ring group that joins the next suffix
     write: Tensor  # [2N, 3] where the three results go
     read: Tensor  # [2N, 4] back, front, middle, last whole segment
+    older_age: Tensor  # [3] groups by which a push moves the end of the back, of a suffix and of a middle
     join_age: Tensor  # [2N, 3] groups from the end of what joins to the end of the sum that it joins
     read_age: Tensor  # [2N, 4] groups from the end of what is read to the newest group
 
@@ -115,6 +116,7 @@ def table(groups: int) -> Table:
         group=(c.start(following) + c.size(following) - grown).clamp(min=0),
         write=torch.stack(write, 1),
         read=torch.stack(read, 1),
+        older_age=torch.tensor([1, 0, 0]),
         join_age=torch.stack([identity, j, c.between((k + 2 + j) % c.segments, last)], 1),
         read_age=torch.stack([identity, groups + j + 1 - c.size(k), j + 1 + c.size(last), j + 1], 1),
     )
@@ -145,8 +147,7 @@ def push(
     grown = select(parts, b[:, None], older)
     if decay is not None:
         joins = partials.aged(joins, _by_groups(decay, t.join_age[phase], r))
-        # Only the back moves on: suffixes and middles keep their end.
-        grown = partials.aged(grown, _by_groups(decay, torch.tensor([1, 0, 0], device=time.device), r))
+        grown = partials.aged(grown, _by_groups(decay, t.older_age, r))
     new = partials.combine(grown, joins)
     write = t.write[phase]
     parts.max.index_put_((b[:, None], write), new.max)
