@@ -1,10 +1,10 @@
 # Every target sets up what it needs: a virtual environment in .venv, installed through constraints.txt.
 
-# The oldest Python that is supported, where there is one; override with make PYTHON=...
+# The oldest supported Python, if it is installed; override with make PYTHON=...
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 JOBS ?= 2
 
-# Those that train need the data sets, and hours without a GPU: they are run by themselves.
+# Benchmarks that train need the data sets, and hours without a GPU: run them separately.
 BENCHMARKS := $(filter-out benchmarks/many.py, $(wildcard benchmarks/[!_]*.py))
 
 # What matters most, in files that take seconds: the contract at one size, the reference, states, pools, models, errors
@@ -52,18 +52,18 @@ types: $(STAMP) ## mypy
 unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not deploy'
 
-# The variable silences a notice of the theme about the future of mkdocs. No --quiet: it would pass over warnings.
+# The variable silences a notice of the theme about the future of mkdocs. No --quiet: it would hide warnings.
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-demo: $(STAMP) ## learn real demand of electricity, then follow it hour by hour
+demo: $(STAMP) ## train on real electricity demand, then follow it hour by hour
 	$(BIN)/nystream demo
 
 bench: $(STAMP) ## run the benchmarks
 	set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 	$(BIN)/nystream bench --json results/bench.json --plot docs/img/bench.png
 
-docs-figures: $(STAMP) ## draw the figures of the documentation again
+docs-figures: $(STAMP) ## redraw the figures of the documentation
 	$(BIN)/python docs/figures.py
 	$(BIN)/python benchmarks/drift.py
 	$(BIN)/nystream costs --plain --plot docs/img/costs.png

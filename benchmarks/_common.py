@@ -1,4 +1,4 @@
-"""What the benchmarks share: an attention to measure, and results that say where they come from."""
+"""Shared by the benchmarks: an attention to measure, and results with their provenance."""
 
 from __future__ import annotations
 

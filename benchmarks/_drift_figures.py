@@ -13,7 +13,7 @@ from torch import Tensor
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-# Told apart by everybody, and in grey.
+# Distinguishable with colour blindness, and in greyscale.
 COLOURS = {15.0: "#56B4E9", 20.0: "#E69F00", 1e4: "#D55E00"}
 BLUE, ORANGE = "#0072B2", "#D55E00"
 NAMES = {
@@ -33,7 +33,7 @@ STYLE = {
 
 
 def draw_outlier(curves: Sequence[dict[str, Any]], n: int) -> None:
-    """Error against time since the outlier, one panel a variant."""
+    """Error against time since the outlier, one panel per variant."""
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(1, 2, figsize=(9.0, 4.2), sharey=True, layout="constrained")
         for axis, variant in zip(axes, NAMES, strict=True):
@@ -69,7 +69,7 @@ def _subtract(axis: Any, curve: dict[str, Any]) -> None:
 
 
 def draw_million(runs: Sequence[dict[str, Any]], places: Tensor, sizes: Tensor, limit: float, bins: int = 200) -> None:
-    """Error along a long stream, one panel a variant."""
+    """Error along a long stream, one panel per variant."""
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(2, 1, figsize=(9.0, 5.0), sharex=True, sharey=True, layout="constrained")
         for axis, run in zip(axes, runs, strict=True):

@@ -1,4 +1,4 @@
-"""How far a converted encoder is from the original, by landmarks and by how sharp its attention is.
+"""The error of a converted encoder, by number of landmarks and sharpness of the attention.
 
     python benchmarks/convert.py
 

@@ -1,4 +1,4 @@
-"""What a step of a deep stack costs: linear in depth, independent of the window.
+"""The cost of a step of a deep stack: linear in depth, independent of the window.
 
     python benchmarks/deep.py
 
@@ -35,7 +35,7 @@ def build(layers: int, window: int, stack: str = "deep", variant: str = "co-fixe
 
 
 class Stream:
-    """A stream in its middle, one token a call."""
+    """A stream with a full window, one token per call."""
 
     def __init__(self, model: ns.StreamModel) -> None:
         self.model, self.tokens, self.at = model, torch.randn(64, 1, 128), 0

@@ -29,7 +29,7 @@ def build(variant: str, width: int, heads: int, n: int, m: int, device: str, dty
 
 
 def check(device: str) -> list[str]:
-    """The promises that are broken on the device."""
+    """The checks that fail on the device."""
     broken = []
     for variant in ns.VARIANTS:
         for sums in variants.get(variant).forms:
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/device.json"))
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
-        # `make bench` comes by here on any machine: what was measured on a device must not be written over.
+        # `make bench` runs this on any machine: the record of an accelerator must not be overwritten.
         print("no CUDA device here: nothing was checked, timed or written")
         return
     broken = check(options.device)

@@ -1,4 +1,4 @@
-"""What an outlier leaves behind: the add-and-subtract update against sums that never subtract, in float32.
+"""The error that an outlier leaves behind: the add-and-subtract update, and sums that never subtract, in float32.
 
     python benchmarks/drift.py           # both parts, about two minutes on two cores
     python benchmarks/drift.py outlier   # or one: outlier, million

@@ -1,4 +1,4 @@
-"""How accurate Γ† is in a float32 model: the error of a stream against the float64 reference, by kind of inverse.
+"""The accuracy of Γ† in a float32 model: the error of a stream against the float64 reference, by kind of inverse.
 
     python benchmarks/inverse.py   # about two minutes on two cores
 

@@ -1,4 +1,4 @@
-"""How long it takes to fit fixed landmarks, and how much memory: that must not grow with the data.
+"""The time and memory of fitting fixed landmarks; memory must not grow with the data.
 
     python benchmarks/landmarks.py        # about two minutes on two cores
 
@@ -41,7 +41,7 @@ def build() -> ns.StreamModel:
 
 
 def fed(count: int, made: dict[str, float]) -> Iterator[torch.Tensor]:
-    """So many batches; `made` says how long it took to make them, and when the last one was used up."""
+    """`count` batches; `made` records the time spent on making them, and when the last one was consumed."""
     generator = torch.Generator().manual_seed(0)
     made["seconds"] = 0.0
     for _ in range(count):
@@ -53,7 +53,7 @@ def fed(count: int, made: dict[str, float]) -> Iterator[torch.Tensor]:
 
 
 def measure(method: Any, count: int) -> dict[str, Any]:
-    """One fit in this process: seconds, and megabytes at the peak beyond what was held before."""
+    """One fit in this process: seconds, and peak memory in megabytes beyond what was in use before."""
     model, made = build(), {"seconds": 0.0, "end": 0.0}
     fit_landmarks(model, fed(2, made), tokens=256, method=method, progress=False)  # loads what it needs
     before = resident()
@@ -75,7 +75,7 @@ def measure(method: Any, count: int) -> dict[str, Any]:
 
 
 def resident() -> float:
-    """Megabytes that this process holds now; Linux."""
+    """Memory of this process in megabytes; Linux only."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 

@@ -1,4 +1,4 @@
-"""What many models at once cost: an epoch of 1, 5 and 25 models of GTZAN's table.
+"""The cost of training many models at once: an epoch of 1, 5 and 25 models of GTZAN's table.
 
     python benchmarks/many.py --data FOLDER --device cuda
 

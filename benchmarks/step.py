@@ -1,4 +1,4 @@
-"""How long a step takes: against the window, over its phases, and in a loop against `steps`.
+"""The time of a step: against the window, over its phases, and in a loop compared with `steps`.
 
     python benchmarks/step.py            # all of it, five to ten minutes on two cores
     python benchmarks/step.py window     # or some parts: window, forms, phases, steps
@@ -34,7 +34,7 @@ SMALL, LARGE, WIDE = (192, 16, 4), (512, 8, 16), (1024, 8, 16)  # d, heads, m
 
 
 def filled(attn: Any, tokens: int, batch: int) -> Any:
-    """The state after so many tokens: one stream's, copied `batch` times."""
+    """The state of one stream after some tokens, copied `batch` times."""
     _, held = attn.steps(torch.randn(1, tokens, attn.config.embed_dim), attn.init_state(1))
     return states.select(held, [0] * batch)
 
@@ -107,7 +107,7 @@ def crossovers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def form_times(variant: str, n: int, d: int, heads: int, m: int, batch: int) -> dict[str, float]:
-    """Seconds a step of both forms; the mix of ordinary steps and renewals for continual landmarks."""
+    """Seconds per step of both forms; the mix of ordinary steps and renewals for continual landmarks."""
     modules = {form: build(variant, n, d, heads, m, sums=form) for form in ("recompute", "partials")}
     rounds, block = (5, 2) if batch * n * d > 1 << 21 else (20, 8) if batch > 1 else (40, 10)
     if variant == "co-fixed-single":
@@ -120,7 +120,7 @@ def form_times(variant: str, n: int, d: int, heads: int, m: int, batch: int) -> 
 
 
 def same_phase(attn: Any, held: Any) -> Callable[[], object]:
-    """One in-place step that can be taken again: only the count goes back, what it wrote is written over."""
+    """One in-place step that can be repeated: the token count is reset, and everything it wrote is overwritten."""
     x, count = torch.randn(held.time.shape[0], attn.config.embed_dim), held.time.clone()
 
     def step() -> object:
@@ -177,7 +177,7 @@ def steps() -> list[dict[str, Any]]:
 
 
 def loop_and_steps(attn: Any, length: int, cores: int) -> dict[str, float]:
-    """Seconds for so many tokens: a loop, and `steps` with one thread and with many.
+    """Seconds for a number of tokens: a loop, and `steps` with one thread and with many.
 
     The loop has one thread, at which it is fastest: a step is too small to share. It is timed in pieces of four
     windows, to last about as long as `steps`: a busy machine interrupts long runs more often than short ones.

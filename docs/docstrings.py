@@ -1,4 +1,4 @@
-"""How the API pages read docstrings; mkdocs.yml names this file."""
+"""How the API pages read docstrings; mkdocs.yml refers to this file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Examples(griffe.Extension):
 
 
 class Fields(griffe.Extension):
-    """Show the fields of dataclasses and NamedTuples: what the comment at the end of its line says of each.
+    """Show the fields of dataclasses and NamedTuples: the comment at the end of its line describes each.
 
     A NamedTuple gets the signature that it is made with, as a dataclass has one.
     """

@@ -49,7 +49,7 @@ def save(figure: Any, name: str) -> None:
 
 
 def two_phases() -> None:
-    """Which landmarks each block has while the two phases go on."""
+    """The landmarks of each block during the two phases."""
     figure, axes = plt.subplots(figsize=(10, 3.9))
     for column, (title, action, blocks) in enumerate(STAGES):
         x = 2.1 * column
@@ -81,7 +81,7 @@ def cell(axes: Any, x: float, y: float, kind: str) -> None:
 
 
 def matrix(axes: Any, x: float, size: tuple[int, int], title: str, note: str, moves: tuple[bool, bool]) -> float:
-    """Draw a matrix whose rows, columns or both move on with the window; returns where it ends."""
+    """Draw a matrix whose rows, columns or both advance with the window; return its right edge."""
     rows, columns = size[0] + moves[0], size[1] + moves[1]
     for row in range(rows):
         for column in range(columns):
@@ -118,7 +118,7 @@ def low_rank() -> None:
 
 
 def parts_of_the_window(place: int) -> list[tuple[str, int, int]]:
-    """(part, first token, end) when so many tokens came after the first one of a new segment; K = L = 4."""
+    """(part, first token, end) a number of tokens after the first one of a new segment; K = L = 4."""
     k, j = divmod(place, LONG)
     oldest = LONG * k
     return [
@@ -130,7 +130,7 @@ def parts_of_the_window(place: int) -> list[tuple[str, int, int]]:
 
 
 def sliding() -> None:
-    """Five steps of the sliding window: which triple holds each token, and what is being built meanwhile."""
+    """Five steps of the sliding window: which triple contains each token, and what is being built meanwhile."""
     figure, axes = plt.subplots(figsize=(10, 5.6))
     for place in range(LONG + 1):
         y = -1.25 * place

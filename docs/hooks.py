@@ -1,4 +1,4 @@
-"""What the site needs beyond the pages as they lie in the repository; mkdocs.yml names this file.
+"""Changes to the pages of the repository that the site needs; mkdocs.yml refers to this file.
 
 - CHANGELOG.md and CONTRIBUTING.md, which lie outside docs/, become pages.
 - A block `<!-- readme: Heading --> … <!-- /readme -->` becomes that section of the README.
@@ -26,7 +26,7 @@ FENCE = re.compile(r"^( *```.*?^ *```)", re.M | re.S)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 README_BLOCK = re.compile(r"<!-- readme: (?P<heading>.+?) -->.*?<!-- /readme -->", re.S)
 
-# What a browser fetches by itself when it opens a page.
+# Resources that a browser fetches when it opens a page.
 FETCHED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\ssrc=["']?(https?:[^"'\s>]+)"""
     r"""|<link\b(?=[^>]*\srel=["']?(?:stylesheet|preload|icon))[^>]*\shref=["']?(https?:[^"'\s>]+)"""
@@ -63,7 +63,7 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 
 def readme_section(heading: str) -> str:
-    """What stands under a heading of the README's second level."""
+    """The text below a second-level heading of the README."""
     found = re.search(
         rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", (ROOT / "README.md").read_text("utf-8"), re.M | re.S
     )

@@ -163,7 +163,7 @@ def many() -> str:
 
 
 def cells() -> list[records.Record]:
-    """What `nystream reproduce` wrote."""
+    """The records of `nystream reproduce`."""
     return records.read(ROOT / "results")
 
 

@@ -28,7 +28,7 @@ def _seed() -> None:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of the data sets; tests that need it are skipped where NYSTREAM_DATA is not set."""
+    """The folder of the data sets; tests that need it are skipped if NYSTREAM_DATA is not set."""
     folder = os.environ.get("NYSTREAM_DATA")
     if not folder:
         pytest.skip("set NYSTREAM_DATA to the folder that holds the data sets")

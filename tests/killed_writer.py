@@ -101,7 +101,7 @@ KILLS = [
 
 
 def kill_at(name):
-    """Die where a file of that name is complete, but has not taken its name yet."""
+    """Kill the process when a file of that name is complete, but not yet renamed."""
     replace = os.replace
 
     def deadly(source, target):
@@ -113,7 +113,7 @@ def kill_at(name):
 
 
 def killed(job, folder, name):
-    """How a process ends that runs the job; as `returncode` of subprocess."""
+    """Run the job in a process, and return its exit code, like `returncode` of subprocess."""
     folder.mkdir()
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -29,8 +29,6 @@ def test_paths(page):
     assert len(paths) > 10
     built = {path for path in paths if path.startswith((".venv", "site"))}
     assert [path for path in sorted(paths - built) if not exists(path)] == []
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text(page))
-    assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,6 +1,6 @@
-"""What earlier versions saved still loads, and streams go on from it with the answers that those versions gave.
+"""Files of earlier versions still load, and streams that resume from them give the outputs of those versions.
 
-The files, and what was answered, are in `fixtures`; `fixtures/write.py` wrote them.
+The files and the outputs are in `fixtures`; `fixtures/write.py` wrote them.
 """
 
 import copy

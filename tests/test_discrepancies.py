@@ -1,4 +1,4 @@
-"""What the paper gets wrong, each with the test that shows it; `docs/discrepancies.md` tells the story.
+"""Errors of the paper, with a test that shows each; `docs/discrepancies.md` explains them.
 
 Numbers 7 and 8, on counts of operations and memory, are in tests/costs.
 """

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, what is left of them by a kill, and folders for one process at a time."""
+"""Atomic writes, partial files that killed processes leave, and locks on folders."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def names(folder):
 
 
 def started(code, *arguments):
-    """A process that runs the code and has said a word."""
+    """A process that runs the code and has printed its first line."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
     process = subprocess.Popen(command, env=ENV, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"
@@ -161,7 +161,7 @@ def test_nothing_is_left_of_a_write_that_fails(tmp_path):
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077, 0o002])
 def test_modes_are_those_of_a_plain_open(tmp_path, umask):
     def private(partial):
-        """As libraries do that write to a temporary file and rename it."""
+        """Write to a temporary file and rename it, as some libraries do."""
         (partial.parent / "own").touch(0o600)
         (partial.parent / "own").rename(partial)
 

@@ -1,4 +1,4 @@
-"""`import nystream`: every name, and none before it is asked for."""
+"""`import nystream`: every public name exists, and is imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are killed while they write, and run again: nothing is lost, and nothing is left lying about."""
+"""Jobs that are killed while writing, and run again: nothing is lost, and no partial file is left."""
 
 import json
 import os

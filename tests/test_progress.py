@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """What makes standard error and standard output one terminal: within a test, since pytest sets its own before."""
+    """A function that makes standard output and error one terminal; tests call it, after pytest's own capture."""
     monkeypatch.setenv("TERM", "xterm")
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
@@ -110,7 +110,7 @@ def test_narrow_terminals_cut_the_note(terminal):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that is set by hand."""
+    """A clock that tests set."""
 
     class Clock:
         now = 0.0

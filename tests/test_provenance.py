@@ -1,4 +1,4 @@
-"""Where a record says that it comes from."""
+"""The header of a record: command, commit, hardware."""
 
 import json
 import subprocess

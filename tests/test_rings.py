@@ -1,4 +1,4 @@
-"""The two rings: own data are trained on and streamed without the lab, and without what reads sound."""
+"""The two rings: training and streaming on your own data import neither the lab nor the audio code."""
 
 import json
 import math

@@ -68,6 +68,8 @@ def test_stack_needs_a_state():
         (torch.tensor([True, False, True]), [8, 6]),
         ([False, True, False], [7]),
         (torch.tensor([False, False, False]), []),
+        (torch.tensor(1), [7]),
+        ([], []),
     ],
 )
 def test_select_takes_an_index_a_slice_a_list_or_a_mask(rows, times):
@@ -87,16 +89,10 @@ def test_what_select_gives_shares_no_memory():
     assert same(state, kept)
 
 
-def test_no_rows_can_be_selected_or_reset():
+def test_no_rows_can_be_reset():
     attn = build()
     state = streamed(attn)
-    assert states.select(state, []).time.shape == (0,)
     assert same(attn.reset(state, []), state)
-
-
-def test_an_index_may_be_a_tensor_without_dimensions():
-    state = streamed(build())
-    assert same(states.select(state, torch.tensor(1)), states.select(state, 1))
 
 
 @pytest.mark.parametrize("rows", [1, slice(1, 2), [1], torch.tensor([1]), torch.tensor([False, True, False])])
@@ -144,8 +140,8 @@ def test_leaves_lie_in_memory_as_a_file_keeps_them(variant, pinv):
     """Rounding depends on memory layout, so a resumed stream could differ in the last digit."""
     attn = build(variant, pinv=pinv)
     state = streamed(attn)
-    for held in (attn.init_state(2), state, attn.step(torch.randn(3, 8, dtype=torch.float64), state)[1]):
-        assert [name for name, leaf in states.named_leaves(held) if not leaf.is_contiguous()] == []
+    for current in (attn.init_state(2), state, attn.step(torch.randn(3, 8, dtype=torch.float64), state)[1]):
+        assert [name for name, leaf in states.named_leaves(current) if not leaf.is_contiguous()] == []
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

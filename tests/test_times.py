@@ -1,4 +1,4 @@
-"""The time of a state from outside: refused where no stream can be, in every row and every block."""
+"""The time of a state from a file or a user: an impossible time is an error, in every row and block."""
 
 import re
 
@@ -29,7 +29,7 @@ def owner(request):
 
 @pytest.fixture
 def saved(owner, tmp_path):
-    """saved(state): a file of it whose checksum is right, whatever its times."""
+    """saved(state): a file of the state with a correct checksum, whatever its times."""
 
     def saved(state):
         path = tmp_path / "state.safetensors"

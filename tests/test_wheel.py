@@ -1,4 +1,4 @@
-"""The wheel, built here and imported away from the checkout."""
+"""The wheel, built here and imported outside the checkout."""
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Atomic writes of files, and locks on folders.
 
 A file is written in a working folder next to its destination, `NAME.1a2b3c4d.partial`, which the writer keeps locked.
-The system releases the lock when the process ends, in whatever way: an unlocked working folder was left by a process
+The system releases the lock when the process ends, however it ends: an unlocked working folder was left by a process
 that was killed, and the next write of the same file removes it.
 """
 

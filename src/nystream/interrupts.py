@@ -34,7 +34,7 @@ def terminable() -> Iterator[None]:
 
 
 class Interrupts:
-    """Within the block, SIGINT raises KeyboardInterrupt and SIGTERM raises `Terminated`, but not within `held`.
+    """Within the block, SIGINT raises KeyboardInterrupt and SIGTERM raises `Terminated`, but not within `deferred`.
 
     A second signal is not deferred, so that a process that hangs can always be stopped.
     """
@@ -55,7 +55,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Defer signals until the end of the block."""
         self._busy = True
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nystream import extras
+
 FORMATS = (".pdf", ".png", ".svg")
 # Distinguishable with colour blindness, and in grey.
 BLUE, SKY, ORANGE, RED, GREY = "#0072B2", "#3A9BD9", "#E69F00", "#D55E00", "#555555"
@@ -23,12 +25,7 @@ STYLE: dict[Any, Any] = {
 
 def require(what: str = "a plot", instead: str = "") -> None:
     """Raise if matplotlib is missing, before the work that needs it."""
-    try:
-        import matplotlib  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{what} needs matplotlib: pip install 'nystream[plot]'{instead}", name="matplotlib"
-        ) from error
+    extras.require(what, "matplotlib", instead)
 
 
 def require_for(path: Path) -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from nystream import extras
+
 log = logging.getLogger("nystream")
 
 MIN_INTERVAL, MAX_INTERVAL = 10.0, 60.0  # seconds between two lines in the log: at first, and after hours
@@ -88,7 +90,7 @@ def track(what: str, total: int | None, show: bool | None = None) -> Iterator[Ad
             with _lines(what, total) as advance:
                 yield advance
             return
-        raise ModuleNotFoundError("a progress bar needs rich: pip install 'nystream[train]'", name="rich") from error
+        raise extras.missing("a progress bar", "rich") from error
 
     def whole() -> Column:
         return Column(no_wrap=True, min_width=6)

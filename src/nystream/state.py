@@ -132,12 +132,12 @@ def reset(state: S, rows: Rows, fresh: S) -> S:
     """
     index = _index(rows)
 
-    def renewed(x: Tensor, new: Tensor) -> Tensor:
+    def replaced(x: Tensor, new: Tensor) -> Tensor:
         x = x.clone()
         x[index] = new[0].to(x.device)
         return x
 
-    return map_state(renewed, state, fresh)
+    return map_state(replaced, state, fresh)
 
 
 def nbytes(state: tuple[Any, ...]) -> int:
@@ -158,7 +158,8 @@ def check(state: object, like: S, batch_size: int | None, owner: str) -> None:
     """Raise if a state differs from `like` in type, shapes or dtypes, or does not have `batch_size` rows, if given."""
     if type(state) is not type(like):
         raise TypeError(
-            f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; use init_state()"
+            f"state is a {type(state).__name__}, but {owner} needs a {type(like).__name__}; "
+            f"create one with init_state()"
         )
     for (name, leaf), (_, want) in zip(named_leaves(state), named_leaves(like), strict=True):
         if leaf.dim() != want.dim() or leaf.shape[1:] != want.shape[1:] or leaf.dtype != want.dtype:

@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures shared by the tests of the commands."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from nystream.cli import main
 
 @pytest.fixture
 def refused(capsys):
-    """The one line that a command is refused with."""
+    """Run a command that must fail, and return its one-line error."""
 
     def refused(*arguments):
         assert main([*arguments]) == 2

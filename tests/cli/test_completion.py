@@ -1,4 +1,4 @@
-"""The scripts for TAB, run by the shells that they are for."""
+"""The completion scripts, run in bash and zsh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nystream demo`, as it is typed."""
+"""`nystream demo` on the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def learned(problem):
 
 @pytest.fixture
 def ready(monkeypatch, tmp_path, problem, learned):
-    """What is learned is there at once, and nothing is drawn; the models, by variant."""
+    """Replace training by models that are ready, and drawing by nothing; return the models by variant."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(models, "load", lambda: problem)
     monkeypatch.setattr(models, "train", lambda *_: iter(learned.items()))
@@ -49,7 +49,7 @@ def ready(monkeypatch, tmp_path, problem, learned):
 
 @pytest.fixture
 def untrained(monkeypatch, tmp_path):
-    """Whoever trains has not looked before."""
+    """Fail if training starts before the options have been checked."""
 
     def train(*_):
         raise AssertionError("training began")

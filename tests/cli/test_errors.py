@@ -1,4 +1,4 @@
-"""Everything that can be wrong with what was typed gives one line that names it."""
+"""Every error in a command line gives one line that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--help`, of the command and of its parts."""
+"""`--help` of `nystream` and of every command."""
 
 from __future__ import annotations
 

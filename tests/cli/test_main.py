@@ -1,4 +1,4 @@
-"""What all commands share: version, exit codes, what is missing, being stopped."""
+"""Common to all commands: version, exit codes, missing packages, interrupts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from the fields of a command is what tyro makes of them."""
+"""The options that are read from the fields of a command are those that tyro parses."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_a_teacher(capsys, tmp_path):
     assert "learning from" not in alone
     for given in ("full", "full/model"):
         out = trained(capsys, *arguments, "--out", f"of-{given.replace('/', '-')}", "--teacher", given)
-        assert f"learning from {tmp_path / given} too\n" in out
+        assert f"also learning from {tmp_path / given}\n" in out
     first, second, plain = (
         StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("of-full", "of-full-model", "alone")
     )
@@ -54,7 +54,7 @@ def test_a_teacher_of_unknown_rows_is_doubted_and_so_is_its_pupil(capsys, tmp_pa
     arguments = ["data.csv", "--target", "total"]
     trained(capsys, *arguments, "--variant", "co-full", "--out", "full")
     (tmp_path / "full" / "model").rename(tmp_path / "lone")
-    doubt = "too; it is not known what it was trained on, so scores are fair only if it has not seen the test part"
+    doubt = "; it is not known what it was trained on, so scores are fair only if it has not seen the test part"
     assert doubt in trained(capsys, *arguments, "--teacher", "lone", "--out", "pupil")
     assert doubt in trained(capsys, *arguments, "--teacher", "pupil", "--out", "pupil-of-a-pupil")
     for held in ("{", "[]"):
@@ -111,7 +111,7 @@ def test_a_config_file_means_the_same_from_everywhere(capsys, monkeypatch, tmp_p
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["train", "--config", "../pupil/config.toml", "--out", "again", "--plain"]) == 0
-    assert f"learning from {tmp_path / 'full'} too" in capsys.readouterr().out
+    assert f"also learning from {tmp_path / 'full'}" in capsys.readouterr().out
     shutil.rmtree(tmp_path / "full")
     arguments = ["train", "--config", "../pupil/config.toml", "--out", "alone", "--plain"]
     assert main(arguments) == 2
@@ -129,5 +129,5 @@ def test_classes_from_a_teacher(capsys, tmp_path):
             )
     trained(capsys, "clips", "--variant", "co-full", "--out", "full")
     out = trained(capsys, "clips", "--out", "taught", "--teacher", "full")
-    assert f"learning from {tmp_path / 'full'} too\n" in out
+    assert f"also learning from {tmp_path / 'full'}\n" in out
     assert "other rows" in trained(capsys, "clips", "--out", "third", "--teacher", "full", "--seed", "5")

@@ -5,7 +5,7 @@ import nystream as ns
 
 
 def fit(module):
-    """Any landmarks, where some are needed."""
+    """Set random landmarks if the module needs them."""
     for attention in module.modules():
         if isinstance(attention, ns.MultiheadAttention) and attention.config.fixed:
             shape = attention.q_tilde.shape

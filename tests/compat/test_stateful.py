@@ -1,4 +1,4 @@
-"""Our modules with the face of continual-inference, by themselves and inside its containers."""
+"""Our modules with the interface of continual-inference, alone and inside its containers."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""torch's encoders as ours: the same function, in every variant's faces."""
+"""torch's encoders, converted: the same function with `forward`, `step` and `steps` of every variant."""
 
 import copy
 import functools
@@ -21,7 +21,7 @@ def close(actual, expected, tolerance=TOLERANCE):
 
 
 def torch_encoder(layers=2, width=8, heads=2, ff=12, final_norm=False, dtype=torch.float64, **options):
-    """An encoder whose norms and biases are not those of a new one."""
+    """An encoder with random norms and biases."""
     options = {"batch_first": True, "dropout": 0.0, **options}
     layer = nn.TransformerEncoderLayer(width, heads, ff, dtype=dtype, **options)
     norm = nn.LayerNorm(width, eps=options.get("layer_norm_eps", 1e-5), dtype=dtype) if final_norm else None
@@ -33,7 +33,7 @@ def torch_encoder(layers=2, width=8, heads=2, ff=12, final_norm=False, dtype=tor
 
 
 def fit(encoder):
-    """Any landmarks, where some are needed."""
+    """Set random landmarks if the module needs them."""
     for block in encoder.blocks:
         cfg = block.attention.config
         if cfg.fixed:
@@ -208,7 +208,7 @@ class Louder(nn.TransformerEncoderLayer):
 
 
 def broken(path, value):
-    """An encoder of which one part is something else."""
+    """An encoder in which one part has been replaced."""
 
     def build():
         encoder = torch_encoder(2, final_norm=True)

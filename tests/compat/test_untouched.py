@@ -1,4 +1,4 @@
-"""Weights are all that a conversion takes over: what else a module does is refused by name, never dropped."""
+"""A conversion copies weights only: anything else that a module does is an error that names it."""
 
 import continual as co
 import pytest

@@ -1,4 +1,4 @@
-"""The config of one attention: what it refuses, what its hash covers, what follows from its fields."""
+"""The config of one attention: validation, fingerprint and derived properties."""
 
 import dataclasses
 import json

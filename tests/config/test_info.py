@@ -1,4 +1,4 @@
-"""What the numbers of a model mean: names, units, and how records become tokens."""
+"""The metadata of a model: names, units and the reader of its records."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The configs of stacks and models: what they refuse, what their hashes cover, how they go through JSON."""
+"""The configs of stacks and models: validation, fingerprint and JSON."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Our counts against torch's own, on the real operations.
+"""Our counts, compared with torch's counts of the operations that are executed.
 
 FlopCounterMode counts two for each multiply-add, and matrix products only. It does not know torch's fused attention for
 the CPU, so that attention is made to take its products one by one.
@@ -21,7 +21,7 @@ MULTIPLICATIONS = {torch.ops.aten.mul.Tensor, torch.ops.aten.addcmul.default}
 
 
 class Multiplications(TorchDispatchMode):
-    """Counts products of triples: tensors whose last dimension is a head and the sum that rides along."""
+    """Counts products of triples: tensors whose last dimension is the width of a head plus one, for the sum."""
 
     def __init__(self, width):
         super().__init__()
@@ -44,7 +44,7 @@ def attention(variant, n, d, m, heads, sums="auto", iters=6):
 
 
 def filled(module, n, width):
-    """The state after n tokens: from here on a cycle of n steps meets every phase."""
+    """The state after n tokens: from here on, n steps visit every phase."""
     state = module.init_state(1)
     return module.steps(torch.randn(1, n, width), state)[1]
 
@@ -141,7 +141,7 @@ STACKS += [(variant, layers, "deep") for variant in ns.VARIANTS if variants.get(
     + [("co-fixed-single", 2, "paper", "partials"), ("co-cont-single", 2, "deep", "partials")],
 )
 def test_a_whole_model(variant, layers, stack, sums):
-    """Attention, projections, feed-forward, the model's two ends: nothing that a step multiplies is left out."""
+    """Attention, projections, feed-forward, the model's two ends: every multiplication of a step is counted."""
     n, d, m, heads, ff = 6, 6, 3, 2, 7
     model = encoder(variant, layers, stack, ff, n, d, m, heads, sums)
     state = filled(model, n, 5)

@@ -10,7 +10,7 @@ import pytest
 
 from nystream import costs, variants
 from nystream.costs import tables
-from nystream.costs.tables import Sizes
+from nystream.costs.tables import TableSizes
 from nystream.variants import VARIANTS
 
 MILLION = 1e6
@@ -33,16 +33,16 @@ NOT_FROM_THE_FORMULAS = {
 }
 
 
-def count(sizes: Sizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
+def count(sizes: TableSizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
     n, d, m, heads = sizes
     return costs.flops(variant, n, d, m, layers=layers, heads=heads, corrected=corrected)
 
 
-def ratio(sizes: Sizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
+def ratio(sizes: TableSizes, variant: str, layers: int = 1, *, corrected: bool = False) -> float:
     return count(sizes, "full", layers) / count(sizes, variant, layers, corrected=corrected)
 
 
-def millions(sizes: Sizes, variant: str, layers: int = 1) -> float:
+def millions(sizes: TableSizes, variant: str, layers: int = 1) -> float:
     return count(sizes, variant, layers) / MILLION
 
 

@@ -1,4 +1,4 @@
-"""The figure of costs."""
+"""The cost figure."""
 
 import sys
 

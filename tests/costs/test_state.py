@@ -1,4 +1,4 @@
-"""The memory of a stream is what the documented formula says, to the byte."""
+"""The memory of a stream equals the documented formula, to the byte."""
 
 import itertools
 
@@ -53,7 +53,7 @@ def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads):
 
 
 def test_a_compiled_pool_keeps_what_the_formula_says():
-    """At the paper's sizes it is the formula of the partials, and less than a cache line for each array."""
+    """At the paper's sizes it is the formula with partials, plus less than a cache line for each array."""
     for n, d, m, heads in ((120, 192, 4, 16), (16384, 512, 16, 8)):
         formula = ns.costs.state_bytes("co-fixed-single", n, d, m, heads, form="partials")
         assert 0 <= ns.costs.pool_bytes("co-fixed-single", n, d, m, heads) - formula < 5 * 64

@@ -1,4 +1,4 @@
-"""Classes of frames: one of them, or several at once."""
+"""Classes of frames: one per frame, or several at once."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows as they come: their times, what they lack, and the sources that they come from."""
+"""Rows that arrive one at a time: their times, missing values, and the sources they come from."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def record(hour, load=1.0, wind=2.0, kind="a"):
 
 
 def times(live, *hours):
-    """The hours of the tokens that rows of these hours bring, and the note on each row."""
+    """Read rows of these hours; return the hours of the tokens, and the note on each row."""
     found, notes = [], []
     for hour in hours:
         stamp = BEGIN + timedelta(hours=hour)

@@ -1,4 +1,4 @@
-"""Tables as they come."""
+"""Reading tables from CSV and Parquet files."""
 
 import numpy as np
 import polars as pl

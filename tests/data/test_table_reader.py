@@ -1,4 +1,4 @@
-"""Rows through the live reader are the rows of the whole table, whatever is missing."""
+"""Rows read one at a time give the same tokens as the whole table, whatever is missing."""
 
 import json
 from dataclasses import replace

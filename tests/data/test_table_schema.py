@@ -1,4 +1,4 @@
-"""What a table holds is found out."""
+"""Detecting the columns of a table and their types."""
 
 from datetime import timedelta
 

@@ -51,7 +51,7 @@ def sample_of(model, batches, layer=0, size=1000, offset=None, seed=0):
 def test_every_set_of_rows_is_as_likely():
     """All 56 sets of 3 rows out of 8: the χ² of their counts stays below the 1 − 10⁻⁶ quantile for 55 degrees.
 
-    The expected count of 179 is far above the 5 from which on the statistic is χ². A row number that is off by one (a
+    The expected count of 179 is far above 5, from which on the statistic is χ². A row number that is off by one (a
     probability of size / (i + 1)) would give a statistic of several hundred.
     """
     sets = dict.fromkeys(combinations(range(8), 3), 0)
@@ -202,7 +202,7 @@ class Largest(TorchDispatchMode):
 
 
 def fed(count, alive):
-    """So many batches of 2,400 tokens; `alive` gets how many of those before lived while the next one was made."""
+    """`count` batches of 2,400 tokens; `alive` records how many earlier ones are in memory when the next is made."""
     batches = []
     for _ in range(count):
         x = torch.randn(40, 60, 3)

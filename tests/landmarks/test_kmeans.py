@@ -1,4 +1,4 @@
-"""m-means: the centres that are there, the same bits every time, and clear errors where there are too few."""
+"""m-means: correct centres, reproducible bits, and clear errors if there are too few tokens."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ from nystream.landmarks import kmeans
 
 @pytest.fixture
 def threads():
-    """Sets how many jobs run at once."""
+    """Set the number of jobs that run at once."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Where layers break: odd inputs, half precision, training through steps, states that are used in odd ways."""
+"""Edge cases of layers: unusual inputs, half precision, training through `steps`, unusual uses of states."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_a_row_is_the_same_alone_and_among_thousands(attn):
 
 
 def test_an_in_place_step_consumes_its_state(attn):
-    """The state that was given is the one that comes back: using the old name goes on from there."""
+    """The given state is overwritten and returned, so the old name refers to the new state."""
     x, state = randn(2, 9, 8), attn.init_state(2)
     with torch.no_grad():
         want, _ = loop(attn, x, attn.init_state(2))
@@ -105,7 +105,7 @@ def test_in_place_steps_record_no_graph(build, variant, sums):
 
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if "partials" in variants.get(v).sums])
 def test_training_after_a_first_use_in_inference_mode(build, variant):
-    """What is made once and kept must not remember the mode of the first caller: evaluate first, then train."""
+    """Cached tensors must not depend on the mode of the first caller: evaluate first, then train."""
     with torch.inference_mode():
         attn = build(variant, window=13, landmarks=5, sums="partials")
         loop(attn, randn(2, 15, 8), attn.init_state(2))
@@ -137,7 +137,7 @@ def test_landmarks_that_are_written_to_in_place_get_their_own_inverse(build):
 
 
 def test_truncated_back_propagation(attn):
-    """Cut off from its graph, a state goes on with the same numbers, and old pieces can be freed."""
+    """A detached state gives the same numbers, and the graph of earlier pieces can be freed."""
     x, state = randn(2, 24, 8), attn.init_state(2)
     want, _ = attn.steps(x, state)
     for piece in x.split(6, 1):

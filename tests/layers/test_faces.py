@@ -1,4 +1,4 @@
-"""What the layer can do beside self-attention over plain streams, on all of its faces."""
+"""Cross-attention, masks, dropout, factors, copies, shapes and gradients of a layer."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ def heads(attn, layer, x):
 
 
 def expected_outputs(attn, x, key, value):
-    """The reference after every step, queries, keys and values from three streams."""
+    """The reference after every step, with queries, keys and values from three streams."""
     cfg = attn.config
     q, k, v = heads(attn, attn.q_proj, x), heads(attn, attn.k_proj, key), heads(attn, attn.v_proj, value)
     landmarks = (attn.q_tilde, attn.k_tilde) if cfg.fixed else (None, None)

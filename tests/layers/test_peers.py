@@ -1,4 +1,4 @@
-"""The full variants against others' code: torch, and continual-inference with the same weights on the same stream."""
+"""The full variants, compared with torch and with continual-inference, with the same weights and stream."""
 
 import continual as co
 import pytest

@@ -1,4 +1,4 @@
-"""Answers as what JSON can hold."""
+"""Answers as JSON-compatible values."""
 
 import json
 

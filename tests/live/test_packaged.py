@@ -1,4 +1,4 @@
-"""What comes with the package streams at once, and is worth streaming."""
+"""The packaged model streams the packaged data, and beats persistence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that were trained on tables and on sound, as the command streams them."""
+"""Models trained on tables and on audio, streamed as by the command."""
 
 import csv
 import io
@@ -120,7 +120,7 @@ BEGIN = datetime(2024, 1, 1)
 
 
 def rows_of(count, **changes):
-    """Hours of a table; changes are by the number of a row."""
+    """Hours of a table; `changes` are by row number."""
     random = np.random.default_rng(0)
     rows = [
         {"when": (BEGIN + timedelta(hours=i)).isoformat(" "), "load": round(100 + random.normal(), 3), "sky": "clear"}
@@ -296,7 +296,7 @@ def test_an_empty_source_is_an_error(capsys, monkeypatch, table, tmp_path, text)
     assert streamed(capsys, table[0], "-") == (2, [], "nystream: error: standard input has no lines\n")
     (tmp_path / "a.csv").write_text(as_csv(rows_of(3)))
     state = str(tmp_path / "state")
-    for words in ("", "there is nothing new"):
+    for words in ("", "nothing new in"):
         code, _, err = streamed(capsys, table[0], str(tmp_path / "a.csv"), "--save-state", state, "--load-state", state)
         assert code == 0
         assert words in err

@@ -1,4 +1,4 @@
-"""From source to lines: a run that is stopped and gone on with gives what one run gives."""
+"""From source to lines: a run that is stopped and resumed gives the same answers as one run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from nystream.live.sources import Feed, open_source
 
 
 class Kept:
-    """A printer that keeps what is printed, and may fail."""
+    """A printer that stores its lines, and may fail."""
 
     def __init__(self, fail_at=None):
         self.answers, self.fail_at = [], fail_at
@@ -37,7 +37,7 @@ class Kept:
 
 
 def lines(count, seed=0):
-    """Hours with gaps, some twice, and lines that are bad in every way, or empty."""
+    """Hours with gaps and repetitions, empty lines, and every kind of bad line."""
     random, hour, made = np.random.default_rng(seed), 0, []
     for _ in range(count):
         kind = random.integers(8)

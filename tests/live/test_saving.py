@@ -1,4 +1,4 @@
-"""A session on disk: one file, whole or not at all, of one model alone."""
+"""A session on disk: one file, written atomically, that only its own model loads."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A session answers as the model does, and a record that cannot be taken changes nothing."""
+"""A session gives the answers of its model, and a record that is rejected changes nothing."""
 
 import math
 
@@ -107,7 +107,7 @@ def test_half_precision_holds_less(make_model):
 
 
 class Faulty(LiveVectors):
-    """Remembers, then fails as no reader should; or gives tokens of a wrong width."""
+    """A faulty reader: it fails after changing its state, or gives tokens of a wrong width."""
 
     def read(self, record):
         token = super().read([1, 1, 1])[0]

@@ -1,4 +1,4 @@
-"""Arrays, sound and the microphone as sources, and what a name means."""
+"""Arrays, audio and the microphone as sources, and the names of sources."""
 
 import json
 import sys
@@ -152,7 +152,7 @@ class PortAudioError(Exception):
 
 
 class InputStream:
-    """Two chunks, the second after a loss; then it is unplugged."""
+    """Two chunks, the second after lost samples; then the microphone is unplugged."""
 
     def __init__(self, samplerate, channels, dtype, blocksize):
         assert (samplerate, channels, dtype, blocksize) == (RATE, 1, "float32", RATE // 10)

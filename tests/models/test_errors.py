@@ -257,7 +257,7 @@ def test_a_refused_call_leaves_the_state_as_it_was(model):
 
 
 def test_a_later_block_that_refuses_leaves_the_states_before_it_as_they_were(build):
-    """In place, the first block would have moved on while the second stood still."""
+    """In place, the first block would have changed, but not the second."""
     sizes = {"embed_dim": 8, "num_heads": 2}
     one, two = (ns.AttentionConfig("co-full-single", window=n, **sizes) for n in (6, 8))
     model, other = build((one, two), stack="deep"), build((one, one), stack="deep")
@@ -297,7 +297,7 @@ def test_info_goes_with_the_model(build):
 
 @pytest.mark.parametrize("offset", [2**63 - 1, -(2**63), 10**30, torch.tensor([2**63 - 1, -(2**63)])])
 def test_no_offset_is_too_large(model, offset):
-    """Positions are a circle: an offset is taken around it before anything is added."""
+    """Positions are circular: an offset is reduced modulo P before anything is added to it."""
     x, around = randn(2, 6, 5), model.config.num_positions
     assert torch.equal(model(x, offset=offset), model(x, offset=offset % around))
     y, _ = model.steps(x, model.init_state(2), offset=offset)

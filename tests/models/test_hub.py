@@ -1,4 +1,4 @@
-"""Models by name: what is a folder, what is on the hub, and what is neither."""
+"""Models by name: folders, repositories on the hub, and names that are neither."""
 
 import shutil
 

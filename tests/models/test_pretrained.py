@@ -1,4 +1,4 @@
-"""Models as files: what travels, what is written, and what is refused. No test reaches a network."""
+"""Saving and loading models: contents, files and errors. No test uses the network."""
 
 import json
 import pickle
@@ -48,7 +48,7 @@ def folder(build, tmp_path):
 
 
 def rewrite(folder, change):
-    """Change what `config.json` says."""
+    """Change fields of `config.json`."""
     path = folder / "config.json"
     written = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(change(written) or written), encoding="utf-8")
@@ -85,7 +85,7 @@ def test_a_deep_model_of_many_configs_comes_back(build, tmp_path):
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float64])
 @torch.no_grad()
 def test_a_model_that_was_cast_there_and_back_comes_back_as_it_is(build, tmp_path, cast):
-    """What is not saved but made anew must be what it was."""
+    """Tensors that are not saved must be the same when they are created again."""
     model = build("co-fixed-single", 2, torch.float32, positions="sinusoidal").to(cast).to(torch.float32)
     other, x = reload(model, tmp_path), randn(2, 6, 5, dtype=torch.float32)
     assert torch.equal(other(x), model(x))
@@ -308,7 +308,7 @@ def test_an_option_that_is_not_known_is_refused(folder):
 
 
 def test_saving_without_huggingface_hub_says_what_is_missing(build, monkeypatch, tmp_path):
-    """Models train, stream and load without it."""
+    """Models can be trained, streamed and loaded without huggingface-hub."""
     source = pretrained.__file__
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     names = {"__name__": "alone", "__file__": source}

@@ -1,4 +1,4 @@
-"""A model against its definition: a float64 oracle, written from the definition alone, at every time of a stream."""
+"""A model, compared with a plain float64 implementation of its definition at every time of a stream."""
 
 import math
 
@@ -59,7 +59,7 @@ def one_block(block, cfg, x, t):
 
 
 def oracle(model, x, offset=0, times=None):
-    """What the model means: the outputs of the newest rows [B, T, output_dim] of the stream x, or those at `times`."""
+    """The definition of the model: outputs of the newest rows [B, T, output_dim] of the stream x, or at `times`."""
     cfg, r = model.config, model.config.update_size
     places = (offset + torch.arange(x.shape[1])) % cfg.num_positions
     e = linear(model.input_proj, (x - model.input_scaler.mean) / model.input_scaler.scale)
@@ -83,7 +83,7 @@ def oracle(model, x, offset=0, times=None):
 
 @st.composite
 def configs(draw):
-    """A model of one to three blocks of any families, and how many tokens to try it on."""
+    """A model of one to three blocks of any families, and the number of tokens to test it with."""
     r, heads, stack = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.sampled_from(("paper", "deep")))
     groups, width = draw(st.integers(1, 5)), heads * draw(st.integers(1, 3))
     blocks = []
@@ -249,7 +249,7 @@ def test_deep_forward_is_the_last_of_steps(build, variant, layers, update_size):
 
 
 def fields(model, tokens, value):
-    """How many tokens back an output can see, found by changing one token of a long stream, at every phase."""
+    """The receptive field, measured by changing one token of a long stream, at every phase."""
     r, x = model.config.update_size, randn(1, tokens, 5)
     start = r * (2 * model.receptive_field // r)  # every window is full
     rows = x.repeat(model.config.window * 2, 1, 1)

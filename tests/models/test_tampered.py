@@ -1,4 +1,4 @@
-"""Model folders that were tampered with: refused at once, with the file and the field, before anything is built."""
+"""Model folders that were tampered with: an error names the file and the field before anything is built."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ SECONDS = 2.0  # that no refusal may take, on a machine that does other things t
 
 @pytest.fixture(scope="module")
 def saved(build, tmp_path_factory):
-    """A model with fixed landmarks and sinusoidal positions: all that is not in the weights is in there."""
+    """A model with fixed landmarks and sinusoidal positions, so with everything that is not a plain weight."""
     folder = tmp_path_factory.mktemp("saved")
     build("co-fixed-single", 2, torch.float32, positions="sinusoidal").save_pretrained(folder)
     return folder
@@ -274,7 +274,7 @@ def test_weights_of_several_dtypes_lose_nothing(build, tmp_path, narrow, wide, w
 
 
 def test_a_run_folder_is_its_model(build, tmp_path, monkeypatch):
-    """As for the command."""
+    """`from_pretrained` accepts a run folder, as the command does."""
     build("full").save_pretrained(tmp_path / "runs" / "x" / "model")
     monkeypatch.chdir(tmp_path)
     for name in ("runs/x", tmp_path / "runs" / "x"):

@@ -1,4 +1,4 @@
-"""Models in use: ragged and concatenated streams, training, units, memory, other precisions."""
+"""Using models: ragged and concatenated streams, training, units, memory, other precisions."""
 
 import copy
 
@@ -95,7 +95,7 @@ def test_streams_laid_end_to_end_begin_at_position_0(model):
 
 @torch.no_grad()
 def test_ragged_streams_may_open_inside_a_piece(model):
-    """A stream that would open after a row's last token does not open."""
+    """A reset after a row's last token has no effect."""
     x, reset = randn(3, 9, 5), torch.zeros(3, 9, dtype=torch.bool)
     reset[0, 4] = reset[1, 6] = reset[2, 0] = True
     _, state = model.steps(randn(3, 7, 5), model.init_state(3))
@@ -147,7 +147,7 @@ def test_in_place_steps_write_into_the_state_and_record_no_graph(model):
 
 
 def test_states_hold_windows_and_no_more(model):
-    """Whatever has streamed through, the state is as large as it was."""
+    """The size of the state does not change, whatever was streamed."""
     size = states.nbytes(model.init_state(1))
     _, state = model.steps(randn(1, 100, 5), model.init_state(1))
     assert states.nbytes(state) == size

@@ -1,4 +1,4 @@
-"""Threads that share a job: every piece runs once, and nothing is left running after an error."""
+"""Threads that share a job: every chunk runs once, and nothing is left running after an error."""
 
 import gc
 import threading
@@ -11,7 +11,7 @@ from nystream.stream.crew import Crew
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_every_piece_is_taken_once(count):
+def test_every_chunk_is_taken_once(count):
     crew, taken = Crew(), []
     for _ in range(20):
         taken.clear()
@@ -23,7 +23,7 @@ def test_other_threads_do_help():
     crew, names = Crew(), set()
     gate = threading.Barrier(3, timeout=10)
 
-    def work(piece):
+    def work(chunk):
         gate.wait()  # passes only if three threads wait at the same time
         names.add(threading.current_thread().name)
 
@@ -34,12 +34,12 @@ def test_other_threads_do_help():
 def test_a_failure_here_ends_the_others_first():
     crew, running, ended = Crew(), threading.Event(), []
 
-    def slow(piece):
+    def slow(chunk):
         running.set()
         time.sleep(0.05)
-        ended.append(piece)
+        ended.append(chunk)
 
-    def fail(piece):
+    def fail(chunk):
         running.wait(10)
         raise KeyboardInterrupt
 
@@ -48,17 +48,17 @@ def test_a_failure_here_ends_the_others_first():
     before = list(ended)
     time.sleep(0.2)
     assert ended == before
-    assert len(ended) <= 2  # no new piece was started
+    assert len(ended) <= 2  # no new chunk was started
 
 
 def test_a_failure_of_a_helper_is_raised_here():
     crew, failed = Crew(), threading.Event()
 
-    def fail(piece):
+    def fail(chunk):
         failed.set()
         raise MemoryError("no room")
 
-    def work(piece):
+    def work(chunk):
         failed.wait(10)
 
     with pytest.raises(MemoryError, match="no room"):

@@ -6,12 +6,12 @@ import pytest
 import nystream as ns
 from nystream.stream.backends import numba as backend
 
-COUNT = 3 * backend.STREAMS_PER_PIECE
+COUNT = 3 * backend.STREAMS_PER_CHUNK
 
 
 @pytest.fixture
 def crowd(build):
-    """A pool and its streams, enough for three pieces."""
+    """A pool and its streams, enough for three chunks."""
     streams = ns.StreamPool(build(), COUNT, "numba")
     return streams, [streams.open() for _ in range(COUNT)]
 

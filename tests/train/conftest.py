@@ -60,7 +60,7 @@ def streams():
 
 @pytest.fixture
 def killed(monkeypatch):
-    """Runs whose engine dies at an update: with killed(Single, 7): fit(...)."""
+    """Kill the engine of a run at an update: with killed(Single, 7): fit(...)."""
 
     @contextlib.contextmanager
     def killed(engine, update):

@@ -1,4 +1,4 @@
-"""Data: what is held, what is refused."""
+"""Training data: contents and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Learning from a teacher: its outputs in the targets, the loss by hand, and runs as those of the plain task."""
+"""Learning from a teacher: its outputs in the targets, the loss computed by hand, and whole runs."""
 
 import dataclasses
 
@@ -42,7 +42,7 @@ def in_double(data):
 
 @pytest.fixture
 def frames(streams):
-    """Streams of three classes, some of them not known."""
+    """Streams of three classes, some of them unknown."""
 
     def frames(count=3, seed=0):
         data = streams(count, seed)
@@ -307,9 +307,9 @@ def test_errors_of_the_data(tiny, windows, streams):
     with pytest.raises(ValueError, match=r"train on distilled\(train, teacher\)"):
         fit(tiny(), windows(20), task=task)
     taught = distilled(windows(20), tiny())
-    with pytest.raises(ValueError, match="train: y holds the 3 outputs of a teacher, but the model's output_dim is 4"):
+    with pytest.raises(ValueError, match="train: y has the 3 outputs of a teacher, but the model's output_dim is 4"):
         fit(tiny(output_dim=4), taught, task=task)
-    with pytest.raises(ValueError, match=r"must be as distilled\(\) makes it: \[N, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"must be as returned by distilled\(\): \[N, 2, 3\]"):
         fit(tiny(), WindowData(taught.x, taught.y[:, :1]), task=task)
     with pytest.raises(ValueError, match=r"valid after .*: y is torch.float32"):
         fit(tiny(), taught, streams(1), task=task)

@@ -1,4 +1,4 @@
-"""Two processes give what one gives."""
+"""Two processes give the result of one."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The folder of a training run: one process at a time, and nothing in it is believed that does not fit."""
+"""The folder of a training run: one process at a time, and files that do not match the run are rejected."""
 
 import json
 import os
@@ -35,7 +35,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture
 def training(tmp_path):
-    """A process that trains in tmp_path / "run", and does not come to the end of its first epoch."""
+    """A process that trains in tmp_path / "run", and never finishes its first epoch."""
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", STOPS, str(SCRIPT), str(tmp_path / "run")]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)

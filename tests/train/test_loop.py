@@ -1,4 +1,4 @@
-"""The loop: it learns, it selects, it stops, it goes on after a kill, and it says what is wrong."""
+"""The training loop: learning, selection, early stopping, resuming after a kill, and errors."""
 
 import dataclasses
 import json
@@ -120,7 +120,7 @@ def test_the_callers_random_numbers_are_left_alone(tiny, windows):
 
 
 def test_units_are_the_users(tiny, streams):
-    """Targets a million times as large train the same way once the scaler knows them."""
+    """Targets that are a million times larger train the same way once the scaler is fitted."""
     small, large = tiny(), tiny()
     data = streams(2)
     grown = StreamData(*zip(*((x, 1e6 * y + 5e6) for x, y in map(data.stream, range(2))), strict=True))

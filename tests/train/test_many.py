@@ -1,4 +1,4 @@
-"""Models that are trained together are as those that are trained apart."""
+"""Models that are trained together equal those that are trained separately."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Average precision, plain and calibrated: examples worked by hand, scikit-learn's, and what must not matter."""
+"""Average precision, plain and calibrated: examples worked by hand, scikit-learn, and invariances."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Streaming outputs for scoring: those of every stream by itself, and how far it is."""
+"""Streaming outputs for scoring: those of every stream alone, and progress."""
 
 from contextlib import contextmanager
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Real data, for seconds: every family learns, and its streaming scores are its window scores where they must be."""
+"""A few seconds on real data: every family learns, and streaming scores equal window scores where they must."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def check_learned(model, result, valid):
 
 
 def check_streaming(model, valid):
-    """What streams is what the window model says, at every token, or at every renewal for continual landmarks."""
+    """Streaming gives the outputs of the window model: at every token, or at renewals of continual landmarks."""
     output, _ = predict(model, valid)
     x, cfg = valid.x, model.config
     deep = cfg.cascade and len(cfg.blocks) > 1

@@ -1,4 +1,4 @@
-"""Batches hold the tokens that they should, and are a function of the seed and their number."""
+"""Batches have the right tokens, and are a function of the seed and their number."""
 
 import pytest
 import torch

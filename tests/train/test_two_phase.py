@@ -1,4 +1,4 @@
-"""Two phases: what each leaves behind."""
+"""Two phases, and the result of each."""
 
 import dataclasses
 from contextlib import contextmanager

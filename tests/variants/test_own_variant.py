@@ -1,4 +1,4 @@
-"""A variant that is declared from outside: the mean of the values in the window, without queries or keys."""
+"""A variant registered from outside the package: the mean of the values in the window, without queries or keys."""
 
 import copy
 import pickle

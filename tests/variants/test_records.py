@@ -1,4 +1,4 @@
-"""The nine records, and a tenth name for each of them."""
+"""The nine records, each also registered under a tenth name."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ from nystream.variants.record import load
 
 @pytest.fixture(params=ns.VARIANTS)
 def record(request):
-    """One of the nine, which is there as "tenth" too."""
+    """One of the nine variants, also registered as "tenth"."""
     nine = variants.get(request.param)
     with testing.registered(dataclasses.replace(nine, name="tenth")):
         yield nine
@@ -99,7 +99,7 @@ def test_what_a_record_names_is_there(name):
 
 
 def test_nothing_is_read_from_a_name():
-    """No module asks which words are in a variant's name, or which variant it is."""
+    """No module tests a variant's name, or parts of it."""
     asks = re.compile(
         r"""["'][a-z-]+["'] (not )?in (\w+\.)*variant\b"""
         r"""|\bvariant\.(startswith|endswith|removesuffix|removeprefix|partition|rpartition|split)\("""

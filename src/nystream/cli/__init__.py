@@ -15,25 +15,10 @@ from functools import partial
 from io import StringIO
 from typing import Any, NoReturn
 
+from nystream.extras import EXTRAS
 from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
 from nystream.progress import logged_to_stderr
 from nystream.version import __version__
-
-# package -> the extra that installs it
-EXTRAS = {
-    "jinja2": "cli",
-    "matplotlib": "plot",
-    "polars": "data",
-    "ray": "ray",
-    "rich": "cli",
-    "scipy": "train",
-    "sklearn": "train",
-    "sounddevice": "mic",
-    "soundfile": "audio",
-    "soxr": "audio",
-    "tensorboard": "train",
-    "tyro": "cli",
-}
 
 STOPS = {STOPPED: "nystream: stopped", TERMINATED: "nystream: stopped by SIGTERM"}
 

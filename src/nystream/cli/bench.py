@@ -47,7 +47,7 @@ class Bench:
     plot: Path | None = option(
         None, "Draw the parts model and streams to this file (.png, .svg or .pdf; needs the extra `plot`).", "FILE"
     )
-    quick: bool = option(False, "A first look: fewer rounds and streams (unless given), and one block only.")
+    quick: bool = option(False, "Quick overview: fewer rounds and streams (unless given), and one block only.")
     seed: int = option(0, "Random seed of the tokens and the weights.")
     plain: bool = plain_option()
 

@@ -133,7 +133,7 @@ def _overhead(figures: dict[str, Any]) -> Block:
     for row in figures["rows"]:
         table.add_row(row["name"], f"{row['median_microseconds']:.2f}")
     note = f"A push takes {figures['microseconds']:.2f} µs longer than the {figures['against']}."
-    return "What Python adds to a step of the pool, µs", table, [note]
+    return "Overhead of Python in a step of the pool, µs", table, [note]
 
 
 def _targets(targets: Sequence[dict[str, Any]]) -> Table:

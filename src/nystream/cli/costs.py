@@ -183,7 +183,7 @@ def printed_table(record: Mapping[str, Any]) -> Block:
             mark = "" if cell.follows else "*"
             row += [mark + cell.printed, cell.formula, cell.corrected]
         table.add_row(*row, style=None if millions.follows and ratio.follows else "yellow")
-    sizes = tables.Sizes(**record["sizes"])
+    sizes = tables.TableSizes(**record["sizes"])
     heads = f", {sizes.heads} heads" if sizes.heads > 1 else ""
     notes = [
         "M: millions of operations per step, as printed. ratio: how many times fewer than full attention, as printed. "

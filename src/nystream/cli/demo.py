@@ -43,7 +43,7 @@ class Demo:
     epochs: int = option(15, "Number of training epochs.")
     out: Path = option(Path("demo"), "Folder to write report.html to.", "FOLDER")
     seed: int = option(0, "Random seed of the weights and the order of the data.")
-    plain: bool = option(False, "Print one line per week, without colours and moving chart, as in a pipe.")
+    plain: bool = option(False, "Print one line per week, without colours or a moving chart, as in a pipe.")
 
     def run(self) -> None:
         report = self._checked()

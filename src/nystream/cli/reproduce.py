@@ -95,7 +95,7 @@ class Reproduce:
         "paper|lags",
     )
     device: str = option_of(Settings, "device", "auto")
-    threads: int = option(0, "Number of torch's threads on a CPU.", "N", "as torch chooses")
+    threads: int = option(0, "Number of torch threads on a CPU.", "N", "torch's default")
     ray: str | None = option(
         None,
         "Send the cells to the Ray cluster at this address: auto (the one this machine is part of), HOST:6379, "

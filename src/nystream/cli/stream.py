@@ -53,7 +53,7 @@ class Stream:
         "decides by the first line.",
     )
     json: bool = option(False, "Print JSON lines, as in a pipe.")
-    human: bool = option(False, "Print lines for people, as on a terminal.")
+    human: bool = option(False, "Print human-readable lines, as on a terminal.")
     latency: bool = option(False, "Print how many microseconds each step of the model took.")
     missing: Policy | None = option(
         None,
@@ -136,11 +136,11 @@ class Stream:
             say(f"nothing new in {name}")
 
     def tell(self, count: Count, source: Source) -> None:
-        """Report how many records were skipped or left out, and why, and how many answers are not finite."""
+        """Report how many records were skipped or dropped, and why, and how many answers are not finite."""
         records = counted(count.taken + count.skipped, source.unit)
         for reason in count.reasons:
             say(reason)
-        for what, number in (("skipped", count.skipped), ("dropped", count.left)):
+        for what, number in (("skipped", count.skipped), ("dropped", count.dropped)):
             if number:
                 say(f"{number:,} of {records} {what}")
         if count.not_finite:

@@ -15,7 +15,7 @@ from nystream.cli.options import overriding, plain_option
 from nystream.cli.screen import console, scores_table
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
-from nystream.data.open_source import open_source
+from nystream.data.open_source import open_for_training
 from nystream.data.run import PLOTS, Result, epochs_done, resolved, train
 from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, read_config
@@ -45,7 +45,9 @@ class Train:
     source: Positional[Path | None] = option_of(Settings, "source")
     teacher: Path | None = option_of(Settings, "teacher")
     config: Path | None = option(
-        None, "Read options from this TOML or YAML file, such as config.toml of a run; options given here win.", "FILE"
+        None,
+        "Read options from this TOML or YAML file, such as a run's config.toml; the command line takes precedence.",
+        "FILE",
     )
     out: Path | None = option(None, "Run folder to write.", "FOLDER", "runs/NAME")
     plain: bool = plain_option()
@@ -55,7 +57,7 @@ class Train:
         settings = self.settings()
         self.check(settings)
         teacher = _teacher(settings.teacher) if settings.teacher else None
-        problem = open_source(settings, show, [name for name, value in vars(self).items() if value is not None])
+        problem = open_for_training(settings, show, [name for name, value in vars(self).items() if value is not None])
         for note in problem.notes:
             _say(note)
         settings = resolved(settings, problem)

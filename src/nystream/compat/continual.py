@@ -14,7 +14,7 @@ from torch import nn
 
 from nystream.compat.stateful import Continual, Warmup
 from nystream.compat.untouched import require_untouched
-from nystream.compat.weights import Layer, Options, assemble
+from nystream.compat.weights import EncoderLayer, Options, assemble
 from nystream.config.model import Stack
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.block import ACTIVATIONS, EncoderBlock
@@ -183,7 +183,7 @@ def _layers(encoder: nn.Module) -> Iterator[Any]:
     return (module for module in encoder.modules() if _is_layer(module))
 
 
-def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
+def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> EncoderLayer:
     """Return the parts of a layer of the package, retroactive or single-output."""
     attention, rows = layer[0].self_attn, getattr(layer[1], "fn", layer[1])
     if type(attention) not in kinds:
@@ -202,7 +202,7 @@ def _layer(layer: Any, where: str, kinds: tuple[Any, ...]) -> Layer:
         linear = getattr(feed_forward, name)
         if type(linear) is not nn.Linear and type(linear) is not _package().Linear:
             raise TypeError(f"{where}.{name} is a {type(linear).__name__}, but must be a torch.nn.Linear or co.Linear")
-    return Layer(
+    return EncoderLayer(
         where,
         attention,
         feed_forward.linear1,
@@ -265,7 +265,7 @@ def _copy_of(norm: nn.LayerNorm | None) -> nn.LayerNorm | None:
 
 
 @torch.no_grad()
-def _fill(layer: Layer, block: EncoderBlock) -> None:
+def _fill(layer: EncoderLayer, block: EncoderBlock) -> None:
     """Copy the weights of a block into a layer of the package. Missing biases are zero."""
     theirs, ours = layer.attention, block.attention
     theirs.dropout = ours.config.dropout

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from torch import nn
 
 from nystream.compat.untouched import require_untouched
-from nystream.compat.weights import Layer, Options, assemble
+from nystream.compat.weights import EncoderLayer, Options, assemble
 from nystream.config.model import Stack
 from nystream.layers.encoder import StreamEncoder
 
@@ -70,7 +70,7 @@ def from_torch(
     return new.train(encoder.training)
 
 
-def _parts(encoder: object) -> tuple[list[Layer], nn.LayerNorm | None]:
+def _parts(encoder: object) -> tuple[list[EncoderLayer], nn.LayerNorm | None]:
     if isinstance(encoder, nn.TransformerEncoderLayer):
         return [_layer(encoder, "encoder")], None
     if not isinstance(encoder, nn.TransformerEncoder):
@@ -85,7 +85,7 @@ def _parts(encoder: object) -> tuple[list[Layer], nn.LayerNorm | None]:
     return [_layer(layer, f"encoder.layers[{i}]") for i, layer in enumerate(encoder.layers)], encoder.norm  # type: ignore[return-value]
 
 
-def _layer(layer: Any, where: str) -> Layer:
+def _layer(layer: Any, where: str) -> EncoderLayer:
     _check_kind(where, layer, nn.TransformerEncoderLayer, _LAYER_METHODS)
     kinds = {
         "self_attn": nn.MultiheadAttention,
@@ -100,7 +100,7 @@ def _layer(layer: Any, where: str) -> Layer:
     for name, kind in kinds.items():
         _check_kind(f"{where}.{name}", getattr(layer, name), kind)
     _check_kind(f"{where}.self_attn.out_proj", layer.self_attn.out_proj, nn.Linear)
-    return Layer(
+    return EncoderLayer(
         where,
         layer.self_attn,
         layer.linear1,

@@ -25,7 +25,7 @@ class Options(TypedDict, total=False):
     sums: Sums
 
 
-class Layer(NamedTuple):
+class EncoderLayer(NamedTuple):
     """The parts of one encoder layer."""
 
     where: str  # its name in error messages
@@ -55,7 +55,7 @@ class Layer(NamedTuple):
 
 
 def assemble(
-    layers: Sequence[Layer],
+    layers: Sequence[EncoderLayer],
     final_norm: nn.LayerNorm | None,
     *,
     variant: str,
@@ -112,7 +112,7 @@ def activation_name(activation: object, where: str) -> str:
     )
 
 
-def _common(layers: Sequence[Layer], final_norm: nn.LayerNorm | None) -> dict[str, Any]:
+def _common(layers: Sequence[EncoderLayer], final_norm: nn.LayerNorm | None) -> dict[str, Any]:
     """Return the properties that all layers have in common, or raise if they differ."""
     traits = layers[0].traits()
     for layer in layers:
@@ -133,7 +133,7 @@ def _common(layers: Sequence[Layer], final_norm: nn.LayerNorm | None) -> dict[st
     return traits
 
 
-def _check(layer: Layer) -> None:
+def _check(layer: EncoderLayer) -> None:
     """Raise if a layer has something that an `EncoderBlock` does not."""
     where, attention, width = layer.where, layer.attention, layer.attention.embed_dim
     if attention.in_proj_weight is None:
@@ -163,7 +163,7 @@ def _check_norm(where: str, norm: nn.LayerNorm, width: int) -> None:
         raise ValueError(f"{where}.normalized_shape is {list(norm.normalized_shape)}, but must be [{width}]")
 
 
-def _fill_block(block: EncoderBlock, layer: Layer) -> None:
+def _fill_block(block: EncoderBlock, layer: EncoderLayer) -> None:
     theirs, ours = layer.attention, block.attention
     bias = theirs.in_proj_bias
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)

@@ -18,7 +18,7 @@ Positions = Literal["learned", "sinusoidal", "none"]
 
 STACKS: tuple[str, ...] = ("paper", "deep")
 MAX_POSITION_VALUES = 2**26  # entries of a sinusoidal table
-MAX_LAYERS = 10_000  # blocks are Python objects, so a typing error should not create them until memory runs out
+MAX_LAYERS = 10_000  # blocks are Python objects: a typo must not create them until memory runs out
 
 
 @dataclass(frozen=True, kw_only=True)

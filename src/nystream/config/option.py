@@ -10,10 +10,10 @@ def option(default: Any = dataclasses.MISSING, help: str = "", metavar: str = ""
     """A dataclass field with the help of its option.
 
     Args:
-        default: the field's default; a field without one is a required option.
-        help: what the option means, in sentences.
-        metavar: the value's name, or choices such as `fail|fill`; derived from the type by default.
-        shown: the default as the help shows it, where that is not the value itself.
+        default: The field's default; a field without one is a required option.
+        help: What the option means, in sentences.
+        metavar: The value's name, or choices such as `fail|fill`; derived from the type by default.
+        shown: The default as the help shows it, where that is not the value itself.
     """
     return dataclasses.field(default=default, metadata={"help": help, "metavar": metavar, "shown": shown})
 

@@ -7,23 +7,23 @@ import nystream.costs.fixed as fixed
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Operations, Sizes, Stored
 
 
-def _updated_single(n: int, d: int, m: int) -> int:
+def _renewing_single(n: int, d: int, m: int) -> int:
     return n * d * m + 3 * n * d + n + 9 * d * m + 2 * d + 24 * m**3 + 22 * m**2 + 13 * m
 
 
-def _updated_retro(n: int, d: int, m: int) -> int:
+def _renewing_retro(n: int, d: int, m: int) -> int:
     inverse = 24 * m**3 + 22 * m**2
     return n * d * m + 8 * n * d + n * m**2 + n * m + 11 * n + 15 * d * m + 2 * d + inverse + 22 * m
 
 
-def _corrected_updated_single(n: int, d: int, m: int) -> int:
+def _corrected_renewing_single(n: int, d: int, m: int) -> int:
     """The output row is a product of 1 x m with m x d, dm; the appendix counts ndm, the cost of all n rows."""
-    return _updated_single(n, d, m) - n * d * m + d * m
+    return _renewing_single(n, d, m) - n * d * m + d * m
 
 
-def _corrected_updated_retro(n: int, d: int, m: int) -> int:
-    """The appendix counts φ(Δ), nd + 2n + 2dm + 4m, twice: once as updated and once as computed."""
-    return _updated_retro(n, d, m) - (n * d + 2 * n + 2 * d * m + 4 * m)
+def _corrected_renewing_retro(n: int, d: int, m: int) -> int:
+    """The appendix counts φ(Δ), nd + 2n + 2dm + 4m, twice: once for updating it and once for computing it."""
+    return _renewing_retro(n, d, m) - (n * d + 2 * n + 2 * d * m + 4 * m)
 
 
 def _newest_row(n: int, d: int, m: int) -> int:
@@ -31,10 +31,10 @@ def _newest_row(n: int, d: int, m: int) -> int:
     return fixed.newest_row(n, d, m) + 2 * n * d + d * m**2 + m + 24 * m**3 + 22 * m**2
 
 
-def _mix(updated: Operations, non_updated: Operations) -> Operations:
+def _mix(renewing: Operations, other: Operations) -> Operations:
     def mean_cost(n: int, d: int, m: int) -> float:
         # Dividing last keeps the integers before it exact.
-        return (m * updated(n, d, m) + (n - m) * non_updated(n, d, m)) / n
+        return (m * renewing(n, d, m) + (n - m) * other(n, d, m)) / n
 
     return mean_cost
 
@@ -77,8 +77,8 @@ NYSTROM = CostModel(
 )
 
 CO_CONT_SINGLE = CostModel(
-    flops=_mix(_updated_single, fixed.co_fixed_single),
-    corrected_flops=_mix(_corrected_updated_single, fixed.co_fixed_single),
+    flops=_mix(_renewing_single, fixed.co_fixed_single),
+    corrected_flops=_mix(_corrected_renewing_single, fixed.co_fixed_single),
     fresh_flops=_newest_row,
     memory=lambda n, d, m: Memory(
         2 * n * d + 4 * d * m + 2 * m**2 - 2, 2 * n * d + n * m + n + 4 * d * m + d + 7 * m**2 + 4 * m
@@ -97,8 +97,8 @@ CO_CONT_SINGLE = CostModel(
 )
 
 CO_CONT_RETRO = CostModel(
-    flops=_mix(_updated_retro, fixed.co_fixed_retro),
-    corrected_flops=_mix(_corrected_updated_retro, fixed.co_fixed_retro),
+    flops=_mix(_renewing_retro, fixed.co_fixed_retro),
+    corrected_flops=_mix(_corrected_renewing_retro, fixed.co_fixed_retro),
     memory=lambda n, d, m: Memory(
         3 * n * d + 2 * n * m + 4 * d * m + 2 * m**2 - 2 * m - 6,
         4 * n * d + 3 * n * m + 2 * n + 4 * d * m + 7 * m**2 + 4 * m,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nystream.costs.flops import flops
 
 
-class Sizes(NamedTuple):
+class TableSizes(NamedTuple):
     """The sizes behind a table of the paper. `d` is the width in the formula, which is multiplied by `heads`."""
 
     n: int
@@ -35,10 +35,10 @@ class PrintedCell(NamedTuple):
         return self.printed == self.formula
 
 
-SIZES: Mapping[str, Sizes] = {
-    "gtzan": Sizes(120, 192, 4, 1),
-    "thumos14": Sizes(64, 1024, 16, 1),
-    "electricity": Sizes(64, 512, 4, 16),
+SIZES: Mapping[str, TableSizes] = {
+    "gtzan": TableSizes(120, 192, 4, 1),
+    "thumos14": TableSizes(64, 1024, 16, 1),
+    "electricity": TableSizes(64, 512, 4, 16),
 }
 
 # (variant, layers) -> millions of operations and ratio, as printed.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nystream import extras
 
 SAMPLE_RATE = 16000  # of the mel bands
 MIN_SHARE = 0.9  # of the requested length; the rest is padded with silence
@@ -54,9 +55,4 @@ def reason(error: Exception) -> str:
 def require() -> None:
     """Raise early if a package that reads audio is missing."""
     for name in ("soundfile", "soxr"):
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"reading audio needs {error.name}: pip install 'nystream[audio]'", name=error.name
-            ) from error
+        extras.require("reading audio", name)

@@ -16,7 +16,7 @@ def time_features(time: Any, periods: Sequence[float] = (DAY, WEEK)) -> NDArray[
 
     Args:
         time: [N] datetime64, at any spacing, in any time zone.
-        periods: in hours; by default a day and a week.
+        periods: In hours; by default a day and a week.
 
     Example:
         >>> import numpy as np

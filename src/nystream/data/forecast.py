@@ -17,7 +17,7 @@ from nystream.data.problem import SHARES, PartName, Problem, Scores
 from nystream.data.reader import Policy
 from nystream.data.table import Table
 from nystream.data.table_reader import TableReader
-from nystream.data.table_rows import Rows, read_rows
+from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
 from nystream.train import Forecasting, StreamData
 
@@ -31,10 +31,10 @@ PART_NAMES: dict[PartName, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Forecast(Problem):
-    """Rows in order of time, and their split."""
+    """TableRows in order of time, and their split."""
 
     reader: TableReader
-    rows: Rows
+    rows: TableRows
     horizon: int
     info: ModelInfo
     notes: tuple[str, ...]
@@ -117,20 +117,20 @@ def forecast(
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: rows in order of time, as returned by `read_table`.
-        targets: columns to forecast.
-        horizon: number of rows ahead.
-        time: the time column; auto-detected by default, "none" if there is none.
-        time_format: the format of times, as for `datetime.strptime`; auto-detected by default.
-        decimal: the decimal mark of numbers given as text, "." or ","; auto-detected by default.
-        columns: columns to use; by default all that can be used.
-        categorical: columns of numbers that are categories.
-        units: units of the targets, one for each, or one for all.
-        missing: for an empty field: raise an error, repeat the column's last value, or skip the row; by default as the
+        table: Rows in order of time, as returned by `read_table`.
+        targets: Columns to forecast.
+        horizon: Number of rows ahead.
+        time: The time column; auto-detected by default, "none" if there is none.
+        time_format: The format of times, as for `datetime.strptime`; auto-detected by default.
+        decimal: The decimal mark of numbers given as text, "." or ","; auto-detected by default.
+        columns: Columns to use; by default all that can be used.
+        categorical: Columns of numbers that are categories.
+        units: Units of the targets, one for each, or one for all.
+        missing: For an empty field: raise an error, repeat the column's last value, or skip the row; by default as the
             given reader was trained, otherwise an error.
-        gaps: for rows missing in time: raise an error, repeat the last values, or ignore the gap; the default is as for
+        gaps: For rows missing in time: raise an error, repeat the last values, or ignore the gap; the default is as for
             `missing`.
-        reader: the reader of a trained model; by default one is determined from the table.
+        reader: The reader of a trained model; by default one is determined from the table.
     """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class Labelled(Problem):
 
 
 def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | None = None) -> Labelled:
-    """Set up classification or detection. `several`, as in `ModelInfo`, is by default found from the labels."""
+    """Set up classification or detection. `several` is as in `ModelInfo`, by default determined from the labels."""
     if background and background not in clips.classes:
         raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
     if len(clips.classes) < 2:

@@ -28,7 +28,7 @@ class LogMel(nn.Module):
     """Log-mel frames of mono audio at 16 kHz.
 
     Args:
-        offset: added before the logarithm, which silence would not have otherwise.
+        offset: Added before the logarithm, so that silence has one.
     """
 
     window: Tensor

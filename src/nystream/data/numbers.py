@@ -78,9 +78,9 @@ def find_marks(columns: Mapping[str, pl.Series], decimal: str, separator: str) -
     """Return the marks of columns of text; ValueError if they are ambiguous.
 
     Args:
-        columns: name -> its non-empty fields, stripped.
-        decimal: the decimal mark; auto-detected if it is "".
-        separator: the separator of the file.
+        columns: The non-empty fields of each column, stripped, by name.
+        decimal: The decimal mark; auto-detected if it is "".
+        separator: The separator of the file.
     """
     marked = {name: column.str.contains(r"[.,]") for name, column in columns.items()}
     readings = {name: _readings(columns[name], where) for name, where in marked.items() if where.any()}

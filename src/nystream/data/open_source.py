@@ -51,7 +51,7 @@ def source_kind(path: Path) -> SourceKind:
     raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
 
 
-def open_source(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
+def open_for_training(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
     """Read the source of a training run. `given` names the settings that the user gave, even if they are defaults."""
     path = Path(settings.source)
     kind = source_kind(path)
@@ -93,10 +93,10 @@ def open_for(
     """Read a source with the reader of a trained model, to score it as in training.
 
     Args:
-        info: the model's info.
-        path: the source.
-        missing, gaps, background, seconds: as in `Settings`, by default as in training; "" is no background.
-        show: whether to show a progress bar; None for only on a terminal.
+        info: The model's info.
+        path: The source.
+        missing, gaps, background, seconds: As in `Settings`, by default as in training; "" is no background.
+        show: Whether to show a progress bar; None for only on a terminal.
     """
     if info.reader is None:
         raise ValueError(

@@ -125,7 +125,7 @@ def _named(axis: Any, labels: Sequence[str]) -> None:
 
 
 def _precision(figure: Any, result: Result) -> None:
-    """Plot the average precision of every class, and that of random predicteding."""
+    """Plot the average precision of every class, and that of random guessing."""
     problem = result.problem
     assert isinstance(problem.task, Detection)
     y = problem.part("test", result.warm).y

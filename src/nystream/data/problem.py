@@ -22,11 +22,11 @@ class Problem(ABC):
     """A source that has been read.
 
     Attributes:
-        task: what a model is trained for.
-        info: inputs and outputs of the model, and the reader.
-        notes: what was found in the source, and what was dropped or filled.
-        short: as in `TrainConfig`: whether the start of a stream counts, before a window is full.
-        dropout: the default dropout of its models.
+        task: What a model is trained for.
+        info: Inputs and outputs of the model, and the reader.
+        notes: What was found in the source, and what was dropped or filled.
+        short: As in `TrainConfig`: whether the start of a stream counts, before a window is full.
+        dropout: The default dropout of its models.
     """
 
     task: Classification | Detection | Forecasting

@@ -1,4 +1,5 @@
-"""What turns records into tokens. It is saved with the model, so that a stream takes the records of the training data.
+"""Readers turn records into tokens. A reader is saved with its model, so that a live stream takes the same records as
+the training data.
 
 A reader is determined once, from training data: its columns, their categories, the time step. Its live part then reads
 one record at a time and reports what it had to fill in.
@@ -37,8 +38,8 @@ class RecordError(ValueError):
     """A record that cannot be read. The reader is unchanged.
 
     Args:
-        message: what is wrong with it.
-        kind: the same for all records with the same problem, so that reports can count them; by default the message,
+        message: What is wrong with it.
+        kind: The same for all records with the same problem, so that reports can count them; by default the message,
             which must then not repeat the record's values.
     """
 
@@ -61,11 +62,11 @@ class LiveReader(ABC):
     """Reads one record at a time.
 
     Attributes:
-        state: everything it remembers. It is replaced, never modified, so an earlier state can be restored.
-        note: a remark about the last record: why it was dropped, or how its time jumped.
-        note_kind: the same for all notes of the same kind, as `RecordError.kind`.
-        lost: the number of records that were dropped by the last call: the record itself, or one held back before.
-        zoned: whether the times of its tokens are in UTC; otherwise they are local times without a time zone.
+        state: Everything it remembers. It is replaced, never modified, so an earlier state can be restored.
+        note: A remark about the last record: why it was dropped, or how its time jumped.
+        note_kind: The same for all notes of the same kind, as `RecordError.kind`.
+        lost: The number of records that were dropped by the last call: the record itself, or one held back before.
+        zoned: Whether the times of its tokens are in UTC; otherwise they are local times without a time zone.
     """
 
     state: Any
@@ -83,7 +84,7 @@ class LiveReader(ABC):
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """Return the state, as values that JSON can hold."""
+        """Return the state, as JSON-compatible values."""
 
     @abstractmethod
     def remember(self, memory: dict[str, Any]) -> None:
@@ -94,8 +95,8 @@ class LiveReader(ABC):
         """Raise ValueError if every record of a source would be rejected.
 
         Args:
-            columns: the column names of a table; None if records are plain numbers.
-            width: the number of columns.
+            columns: The column names of a table; None if records are plain numbers.
+            width: The number of columns.
         """
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
@@ -119,14 +120,14 @@ class Reader(ABC):
         """Return a reader of live records.
 
         Args:
-            missing: for an empty field: raise an error, repeat the last value, or skip the record; by default as in
+            missing: For an empty field: raise an error, repeat the last value, or skip the record; by default as in
                 training.
-            gaps: for rows missing in time: raise an error, repeat the last values, or ignore the gap; by default as in
+            gaps: For rows missing in time: raise an error, repeat the last values, or ignore the gap; by default as in
                 training.
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings and the `kind`, as values that JSON can hold."""
+        """Return all settings and the `kind`, as JSON-compatible values."""
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
     @classmethod

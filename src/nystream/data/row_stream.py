@@ -46,10 +46,10 @@ def take_row(
     """Take in a row: fill its missing values, gaps before it, and a row that was held back.
 
     Args:
-        reader: the columns and targets.
-        state: the state before.
-        verdict: of `place_row`.
-        values: of the row; None if it is dropped because it lacks some.
+        reader: The columns and targets.
+        state: The state before the row.
+        verdict: The result of `place_row`.
+        values: The values of the row; None if it is dropped because it lacks some.
 
     Returns:
         The complete rows, the number of rows dropped because a target has no value yet, and the state after.

@@ -61,7 +61,7 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
     low_rank = variants.of_family(settings.variant).low_rank
     landmarks = settings.landmarks or min(LANDMARKS, window) if low_rank else 0
     if landmarks > window:
-        origin = "" if settings.window else ", as this source allows"
+        origin = "" if settings.window else ", the default for this source"
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
@@ -123,7 +123,7 @@ def _train(
         if teacher is not None:
             run = Path(settings.teacher)  # a run folder, or the model in it
             learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
-            log(f"learning from {settings.teacher} too{teaching.doubt(learned_from, data)}")
+            log(f"also learning from {settings.teacher}{teaching.doubt(learned_from, data)}")
             data, task = teaching.taught(data, problem, teacher.to(device), train_config)
         common = Training(
             train=data,

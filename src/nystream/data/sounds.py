@@ -31,8 +31,8 @@ class SoundReader(Reader):
     """Reads records that are chunks of mono samples, of any length.
 
     Args:
-        frames: frames of 10 ms per token.
-        rate: samples per second.
+        frames: Frames of 10 ms per token.
+        rate: Samples per second.
     """
 
     kind: ClassVar[str] = "audio"
@@ -73,8 +73,8 @@ class SoundReader(Reader):
         if len(samples) < self.length:
             return np.zeros((0, len(self.names)), np.float32)
         with torch.no_grad():
-            pieces = torch.from_numpy(samples).unfold(0, self.length, self.hop)  # [T, length]
-            mel = self._mel(pieces)  # [T, frames, bands]
+            chunks = torch.from_numpy(samples).unfold(0, self.length, self.hop)  # [T, length]
+            mel = self._mel(chunks)  # [T, frames, bands]
             return torch.cat([mel.mean(1), mel.std(1, correction=0)], 1).numpy()
 
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveSound:

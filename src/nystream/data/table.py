@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream import extras
 from nystream.data import numbers
 from nystream.data.csv_file import file_separator, read_csv
 from nystream.data.reader import EMPTY, is_empty
@@ -32,11 +33,11 @@ class Table:
     """Rows of named fields.
 
     Args:
-        name: name of the file, for messages.
-        frame: the fields.
-        first_line: line number of the first row in the file.
-        separator: separator of the file; "" if it has none.
-        show: whether to show a progress bar; None for only on a terminal.
+        name: Name of the file, for messages.
+        frame: The fields.
+        first_line: Line number of the first row in the file.
+        separator: Separator of the file; "" if it has none.
+        show: Whether to show a progress bar; None for only on a terminal.
     """
 
     name: str
@@ -201,11 +202,7 @@ def counted(count: int, what: str) -> str:
 
 def require() -> Any:
     """Import polars; if it is missing, say how to install it."""
-    try:
-        import polars
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("reading tables needs polars: pip install 'nystream[data]'", name="polars") from error
-    return polars
+    return extras.require("reading tables", "polars")
 
 
 def _as_numbers(column: pl.Series, decimal: str) -> tuple[NDArray[np.float64], int | None]:

@@ -38,9 +38,9 @@ class Column:
     """One column of the table.
 
     Args:
-        name: its name in the table.
-        categories: its values, if it has categories; empty for numbers.
-        usual: what fills a missing field if there is no earlier value: a number, or the number of a category.
+        name: Its name in the table.
+        categories: Its values, if it has categories; empty for numbers.
+        usual: What fills a missing field if there is no earlier value: a number, or the number of a category.
     """
 
     name: str
@@ -80,20 +80,20 @@ class TableReader(Reader):
     """How rows of a table become tokens.
 
     Args:
-        columns: the columns that tokens are made of.
-        targets: the columns that are forecast; they must be numbers.
-        time: the time column; None if there is none.
-        form: the format of times.
-        step: seconds between two rows.
-        periods: hours of the cycles whose phase is part of a token.
-        decimal: the marks of numbers given as text, as in `nystream.data.numbers`.
-        months: months between two rows that follow the calendar, as in `Spacing`; `step` is then the average.
-        day: the day of the month that such rows fall on.
-        zoned: whether times have a time zone, and are then in UTC; None if unknown.
-        centred: whether the usual value is subtracted from numbers, in float64: float32 would lose the last digits of
+        columns: The columns that tokens are made of.
+        targets: The columns that are forecast; they must be numbers.
+        time: The time column; None if there is none.
+        form: The format of times.
+        step: Seconds between two rows.
+        periods: Hours of the cycles whose phase is part of a token.
+        decimal: The marks of numbers given as text, as in `nystream.data.numbers`.
+        months: Months between two rows that follow the calendar, as in `Spacing`; `step` is then the average.
+        day: The day of the month that such rows fall on.
+        zoned: Whether times have a time zone, and are then in UTC; None if unknown.
+        centred: Whether the usual value is subtracted from numbers, in float64: float32 would lose the last digits of
             large numbers.
-        missing: how empty fields were handled in training.
-        gaps: how missing rows were handled in training.
+        missing: How empty fields were handled in training.
+        gaps: How missing rows were handled in training.
     """
 
     kind: ClassVar[str] = "table"
@@ -172,7 +172,7 @@ class TableReader(Reader):
                 parts.append(column_values == np.arange(column.width))
             else:
                 parts.append(column_values - self._centres[place])
-        # Attention through a few landmarks sees what there was, but hardly which token was the last.
+        # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the newest.
         parts.append((values - before)[:, self.target_places])
         if time is not None and self._periods:
             parts.append(time_features(time, self._periods))

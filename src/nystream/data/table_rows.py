@@ -27,7 +27,7 @@ NOTES = {  # what is counted -> its noun, and what happened
 }
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """The tokens of a whole table."""
 
     x: NDArray[np.float32]  # [N, input_dim]
@@ -47,7 +47,9 @@ class Placed(NamedTuple):
     counts: Counter[str]
 
 
-def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None) -> Rows:
+def read_rows(
+    reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None
+) -> TableRows:
     """Read every row of a table, by default with the policies of training.
 
     Raises ValueError that names the first places where something is wrong and the policies do not allow it.
@@ -76,7 +78,7 @@ def read_rows(reader: TableReader, table: Table, missing: Policy | None = None, 
     stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
     x = reader.encode(values, np.concatenate([values[:1], values[:-1]]), stamps)
     known = ~np.isnan(given).reshape(-1, len(targets))
-    return Rows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
+    return TableRows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
 
 
 def _place(

@@ -18,7 +18,7 @@ from nystream.data.table_reader import Column, TableReader, category_name
 from nystream.data.timestamps.column import find_time
 
 MAX_CATEGORIES = 32  # of a column
-MOSTLY_NUMBERS = 0.5  # share of numbers from which the other fields of a column are taken for errors
+MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a column are treated as errors
 
 
 def find_reader(

@@ -32,10 +32,10 @@ class LiveVectors(LiveReader):
     None, "", NaN and the like are missing fields.
 
     Args:
-        width: numbers per token.
-        names: their names; empty if records can only be arrays.
-        together: r.
-        missing: what to do about missing fields.
+        width: Numbers per token.
+        names: Their names; empty if records can only be arrays.
+        together: The number r of tokens per record.
+        missing: What to do about missing fields.
     """
 
     state: NDArray[np.float32] | None  # [r * width], the last record

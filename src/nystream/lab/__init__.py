@@ -1,1 +1,1 @@
-"""The paper's experiments, measurements and the demo. Nothing imports this package but the command."""
+"""The paper's experiments, measurements and the demo. Only the command imports this package."""

@@ -37,10 +37,10 @@ class LandmarkReport(NamedTuple):
     """The result of `fit_landmarks`.
 
     Attributes:
-        layer: the block.
-        method: the method of fitting.
-        tokens_seen: number of tokens in the batches.
-        tokens_used: number of tokens that were clustered.
+        layer: The block.
+        method: The method of fitting.
+        tokens_seen: Number of tokens in the batches.
+        tokens_used: Number of tokens that were clustered.
         q_inertia: [H] the fraction of the variance of each head's queries that is left within the clusters; 0 if every
             token is a landmark.
         k_inertia: [H] the same for its keys.
@@ -84,17 +84,17 @@ def fit_landmarks(
     seed, batches and weights give the same landmarks. If there is an error, the model is not changed.
 
     Args:
-        model: a model whose block `layer` has fixed landmarks. In a stack, fit the blocks in order, from 0.
-        batches: training data: an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
+        model: A model whose block `layer` has fixed landmarks. In a stack, fit the blocks in order, from 0.
+        batches: Training data: an iterable of x or of (x, y, ...), x [B, any T, input_dim] in floating point, tensors
             or numpy arrays, on any device; or `WindowData` or `StreamData`. For a StreamEncoder, x [B, any T, E].
-        tokens: size of the sample that is clustered.
-        layer: the block, from 0.
-        seed: seed of the sample, the offsets and the clustering.
+        tokens: Size of the sample that is clustered.
+        layer: The block, from 0.
+        seed: Seed of the sample, the offsets and the clustering.
         method: "qk" clusters the queries and the keys of every head separately; "x" clusters the attention's inputs
             once and projects the centres, which gives pairs, as `pinv="none"` needs.
-        offset: position of the first token of every sequence. By default, random, because the windows of a stream have
+        offset: Position of the first token of every sequence. By default, random, because the windows of a stream have
             every rotation of the circular positions; 0 if every sequence is the start of a stream.
-        n_init: number of times each clustering is started; the best result is used.
+        n_init: Number of times each clustering is started; the best result is used.
         progress: True for a progress bar, False for none, None for one on a terminal.
 
     Returns:

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nystream import extras
+
 T = TypeVar("T")
 
 # Tokens of real data need fewer. On 50,000 tokens of pure noise, 150 more iterations would lower the inertia by 0.01 %;
@@ -34,14 +36,7 @@ class Clusters(NamedTuple):
 
 def require() -> None:
     """Raise if scikit-learn is missing, before minutes are spent on collecting tokens."""
-    try:
-        import_module("sklearn.cluster")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        raise ModuleNotFoundError(
-            "fitting landmarks needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
-        ) from error
+    extras.require("fitting landmarks", "sklearn.cluster")
 
 
 def m_means(rows: NDArray[Any], m: int, seed: int, n_init: int, name: str) -> Clusters:

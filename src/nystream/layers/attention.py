@@ -1,4 +1,4 @@
-"""Multi-head attention for windows (`forward`), single tokens (`step`) and long sequences (`steps`)."""
+"""Multi-head attention for windows (`forward`), single tokens (`step`) and pieces of a stream (`steps`)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _full_precision(x: Tensor) -> AbstractContextManager[object]:
 class MultiheadAttention(nn.Module):
     """Multi-head attention of any variant, over windows and over streams.
 
-    `forward` processes whole windows, `step` one token of a stream, `steps` a long sequence in parallel. All three give
-    the same outputs; with continual landmarks, `forward` does so just after a renewal, if m divides n.
+    `forward` processes whole windows, `step` one token of a stream, `steps` a piece of a stream in parallel. All three
+    give the same outputs; with continual landmarks, `forward` does so just after a renewal, if m divides n.
 
     Example:
         >>> import torch, nystream as ns
@@ -209,9 +209,9 @@ class MultiheadAttention(nn.Module):
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
     def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
-        """Return all n rows after each of the G = T / r steps of a sequence, [B G, n, E], if the variant has them.
+        """Return all n rows after each of the G = T / r steps of a piece, [B G, n, E], if the variant has them.
 
-        `x` [B, n + T, E] is the sequence with the n tokens before it in front, `state` the state before the sequence.
+        `x` [B, n + T, E] is the piece with the n tokens before it in front, `state` the state before the piece.
         """
         cfg = self.config
         n, r = cfg.window, cfg.update_size

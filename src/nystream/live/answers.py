@@ -14,7 +14,7 @@ from nystream.data.reader import Token
 
 CLASS_TASKS = ("classification", "detection")  # whose outputs are logits of classes
 MICROSECONDS = np.dtype("datetime64[us]")
-THRESHOLD = 0.5  # probability from which a class holds, if several can
+THRESHOLD = 0.5  # probability from which a class is predicted, if there can be several
 NOT_FINITE = "the model's output is not finite"
 
 Ahead = Callable[[np.datetime64, int], np.datetime64 | None]  # `LiveReader.ahead`
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     time_ahead: np.datetime64 | None = None  # the time that is forecast
     rows_ahead: int | None = None  # the number of rows ahead that is forecast
     zoned: bool = False  # times are in UTC
-    several: bool = False  # several classes can hold at once, or none
+    several: bool = False  # several classes can be present at once, or none
     filled: tuple[str, ...] = ()  # columns of the record that were missing and were filled in
     gap: bool = False  # there was no record: the token fills a gap in time
     microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together
@@ -49,20 +49,20 @@ class Answer(NamedTuple):
 
     @property
     def label(self) -> str | None:
-        """The most probable class; None if several can hold at once, or the output is not finite."""
+        """The most probable class; None if several can be present at once, or the output is not finite."""
         if self.kind != "probabilities" or self.several or not self.finite:
             return None
         return self.names[int(self.values.argmax())]
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The classes that hold, if several can; None if the output is not finite."""
+        """The predicted classes, if there can be several; None if the output is not finite."""
         if not self.several or not self.finite:
             return None
         return tuple(name for name, value in zip(self.names, self.values, strict=True) if value >= THRESHOLD)
 
     def to_dict(self, **source: Any) -> dict[str, Any]:
-        """Return the answer as values that JSON can hold; values that are not finite are None.
+        """Return the answer as JSON-compatible values; values that are not finite are None.
 
         Keyword arguments are added after the number of the token, to say which record it is for.
         """
@@ -92,10 +92,10 @@ class Interpreter:
     """Turns a model's outputs into answers.
 
     Args:
-        info: the model's info.
-        output_dim: number of outputs.
-        ahead: the method of the reader.
-        zoned: whether the reader's times are in UTC.
+        info: The model's info.
+        output_dim: Number of outputs.
+        ahead: The method of the reader.
+        zoned: Whether the reader's times are in UTC.
     """
 
     def __init__(self, info: ModelInfo, output_dim: int, ahead: Ahead, zoned: bool = False) -> None:

@@ -30,16 +30,16 @@ class Reports:
         """Count a record, and report it unless there were many of its kind.
 
         Args:
-            fate: what happened to it, such as "skipped".
-            message: the report.
-            kind: the same for records with the same problem.
-            example: the record and the reason, for `kinds`; by default the message.
+            fate: What happened to it, such as "skipped".
+            message: The report.
+            kind: The same for records with the same problem.
+            example: The record and the reason, for `kinds`; by default the message.
         """
         key = fate, kind if len(self._kinds) < MAX_KINDS or (fate, kind) in self._kinds else OTHER
         entry = self._kinds.setdefault(key, ReportKind(example or message))
         entry.count += 1
         if entry.count == MAX_EACH:
-            message += " (further messages of this kind: only the 10th, the 100th, … is shown)"
+            message += " (further messages of this kind: only the 10th, the 100th, … are shown)"
         elif entry.count > MAX_EACH:
             if str(entry.count).rstrip("0") != "1":
                 return

@@ -31,7 +31,7 @@ class Count:
 
     taken: int = 0
     skipped: int = 0  # because they could not be read
-    left: int = 0  # of those taken, the ones that were dropped
+    dropped: int = 0  # of those taken, the ones that were dropped
     answers: int = 0
     not_finite: int = 0  # of the answers
     reasons: list[str] = field(default_factory=list)  # why records were skipped or dropped, by kind
@@ -62,7 +62,7 @@ def follow(
     with Interrupts() as interrupts:
         try:
             for item in feed:
-                with interrupts.held():
+                with interrupts.deferred():
                     if item.file != file:
                         if item.file != resumed_file:
                             session.restart()
@@ -87,7 +87,7 @@ def follow(
         finally:
             count.reasons = reports.kinds(SKIPPED) + reports.kinds(DROPPED)
             if keeper is not None:
-                with interrupts.held():
+                with interrupts.deferred():
                     keeper.save()
     return count
 
@@ -107,10 +107,10 @@ class Keeper:
     """Saves a session regularly: after `every` tokens, after a second, and at the end.
 
     Args:
-        path: the file.
-        session: the session.
-        every: the number of tokens that a kill may lose.
-        position: the current position in the source.
+        path: The file.
+        session: The session.
+        every: The number of tokens that a kill may lose.
+        position: The current position in the source.
     """
 
     def __init__(self, path: Path, session: Session, every: int, position: Position) -> None:
@@ -149,7 +149,7 @@ def _take(session: Session, item: Item, name: str, printer: Printer, count: Coun
     for answer in answers:
         printer.write(answer, item.number, item.file)
     count.taken += 1
-    count.left += session.lost
+    count.dropped += session.lost
     count.answers += len(answers)
     count.not_finite += sum(not answer.finite for answer in answers)
     if session.note:

@@ -87,7 +87,7 @@ def restore(blob: bytes, session: Session) -> Position:
         position = Position(**json.loads(header["position"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its header is not that of a saved session: {error!r:.100}") from error
-    # Another model may read or answer in other terms, even if its sizes are the same.
+    # Another model may have other inputs or outputs, even if its sizes are the same.
     expected = json.loads(json.dumps(session.model.info.to_dict()))
     different = [name for name in {**expected, **info} if info.get(name) != expected.get(name)]
     if different:

@@ -21,13 +21,13 @@ class Session:
     """Takes in records one at a time and answers each in the user's units.
 
     Args:
-        model: a trained model.
-        reader: turns records into tokens; by default `live_reader(model)`.
-        backend: the backend of its `StreamPool`.
+        model: A trained model.
+        reader: Turns records into tokens; by default `live_reader(model)`.
+        backend: The backend of its `StreamPool`.
 
     Attributes:
-        tokens: the number of tokens taken in.
-        whole: whether every record was taken in completely; if not, the state is not valid.
+        tokens: The number of tokens taken in.
+        whole: Whether every record was taken in completely; if not, the state is not valid.
 
     Example:
         >>> import nystream as ns

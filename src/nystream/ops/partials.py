@@ -4,8 +4,8 @@ A set of tokens, seen by one landmark, is summed up by a triple: the largest log
 vector u of exp(l − c) v. Two triples of disjoint sets combine by rescaling both to the larger c. This is associative
 and commutative and has an identity.
 
-Everywhere in the code a triple is a partial sum, `Partial`: in states the leaves `part_max` and `part_sum`, in the
-compiled kernels a part. s is stored as the last column of u, so a partial sum is a pair of tensors:
+Everywhere in the code a triple is a partial sum, or partial: `Partial` here, the leaves `part_max` and `part_sum` in
+states. s is stored as the last column of u, so a partial sum is a pair of tensors:
 
     max  [..., m]          c, never below FLOOR
     sum  [..., m, D + 1]   [u, s]

@@ -69,7 +69,7 @@ def cut(groups: int) -> Cut:
     return Cut(groups, segment_count(groups))
 
 
-class Table(NamedTuple):
+class SlotTable(NamedTuple):
     """For every phase, the slots that a push reads and writes and the slots that a read combines."""
 
     older: Tensor  # [2N, 3] the back, the next suffix and the next middle so far
@@ -83,7 +83,7 @@ class Table(NamedTuple):
 
 
 @per_device
-def table(groups: int) -> Table:
+def table(groups: int) -> SlotTable:
     """The table of a window of N = `groups` groups."""
     c = cut(groups)
     k, j, turn = c.locate(torch.arange(2 * groups))
@@ -110,7 +110,7 @@ def table(groups: int) -> Table:
         middle if between else identity,
         SEGMENTS + last,
     ]
-    return Table(
+    return SlotTable(
         older=torch.stack(older, 1),
         whole=torch.where(merging, SEGMENTS + (k + 2 + j) % c.segments, identity),
         group=(c.start(following) + c.size(following) - grown).clamp(min=0),

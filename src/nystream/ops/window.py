@@ -7,8 +7,8 @@ subtract    the paper's update: one sum, from which the oldest token is subtract
             comparison only.
 
 The rings are authoritative: ring_logit [B, n, H, m] has the logits of all landmarks with all keys of the window (−inf
-in void slots), ring_value [B, n, H, D] the values. `parts` is a cache of them, empty for "recompute". The logits in the
-ring are as the keys gave them; if there is a decay (`ops.decay`), it is applied when they are summed.
+in void slots), ring_value [B, n, H, D] the values. `parts`, the partial sums, are a cache of them, and empty for
+"recompute". Decay (`ops.decay`) is not part of the logits in the ring; it is applied when they are summed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nystream.ops.partials import FLOOR, Partial, select
 
 
 def empty(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None) -> Partial:
-    """The parts of a window without tokens; `dtype` is the accumulator's."""
+    """The partial sums of a window without tokens; `dtype` is the accumulator's."""
     slots = {"partials": sliding.cut(cfg.window // cfg.update_size).slots, "subtract": 1}.get(cfg.form, 0)
     shape = (batch, slots, cfg.num_heads, cfg.m)
     part_max = torch.full(shape, 0.0 if cfg.form == "subtract" else FLOOR, dtype=dtype, device=device)
@@ -75,7 +75,7 @@ def delta_v(
 def rebuild(
     cfg: AttentionConfig, ring_logit: Tensor, ring_value: Tensor, time: Tensor, decay: Tensor | None = None
 ) -> Partial:
-    """Compute the parts from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
+    """Compute the partial sums from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
     if cfg.form == "partials":
         return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size, decay)
     if cfg.form == "subtract":

@@ -1,4 +1,4 @@
-"""Threads that share the pieces of a job.
+"""Threads that share the chunks of a job.
 
 These are Python threads, which run kernels in parallel because kernels release the GIL. Numba's own threading layers
 are not used: the only one that is always available aborts the process when two threads use it at once.
@@ -23,24 +23,24 @@ class Crew:
     def __init__(self) -> None:
         self._start()
 
-    def share(self, workers: Sequence[Work], pieces: Iterator[int]) -> None:
-        """Give every piece to one of the workers. The first runs in this thread, the others in threads of the crew.
+    def share(self, workers: Sequence[Work], chunks: Iterator[int]) -> None:
+        """Give every chunk to one of the workers. The first runs in this thread, the others in threads of the crew.
 
-        If the system cannot start more threads, fewer workers do the work. After an error or an interrupt, no new piece
-        is started, and all started pieces have ended when this returns.
+        If the system cannot start more threads, fewer workers do the work. After an error or an interrupt, no new chunk
+        is started, and all started chunks have ended when this returns.
         """
         threads = self._threads_for(len(workers) - 1)
         results: list[BaseException | None] = []
         bell: SimpleQueue[None] = SimpleQueue()
-        jobs = [partial(_work, worker, pieces, results, bell) for worker in workers[1 : 1 + threads]]
+        jobs = [partial(_work, worker, chunks, results, bell) for worker in workers[1 : 1 + threads]]
         sent = 0
         try:
             for job in jobs:
                 sent += 1
                 self._jobs.put(job)
-            _drain(workers[0], pieces)
+            _drain(workers[0], chunks)
         except BaseException:
-            for _ in pieces:  # leave none for the others
+            for _ in chunks:  # leave none for the others
                 pass
             raise
         finally:
@@ -82,15 +82,15 @@ def _stop(jobs: Jobs, threads: list[Thread]) -> None:
         jobs.put(None)
 
 
-def _drain(worker: Work, pieces: Iterator[int]) -> None:
-    for piece in pieces:
-        worker(piece)
+def _drain(worker: Work, chunks: Iterator[int]) -> None:
+    for chunk in chunks:
+        worker(chunk)
 
 
-def _work(worker: Work, pieces: Iterator[int], results: list[BaseException | None], bell: SimpleQueue[None]) -> None:
+def _work(worker: Work, chunks: Iterator[int], results: list[BaseException | None], bell: SimpleQueue[None]) -> None:
     result: BaseException | None = None
     try:
-        _drain(worker, pieces)
+        _drain(worker, chunks)
     except BaseException as error:
         result = error
     results.append(result)

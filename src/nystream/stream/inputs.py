@@ -61,7 +61,7 @@ def stream_ids(sids: Any) -> np.ndarray:
     return sids if sids.dtype == np.int64 else sids.astype(np.int64)
 
 
-def refusal(name: str, x: Any, dtype: torch.dtype, sids: Sequence[int]) -> ValueError:
+def not_finite_error(name: str, x: Any, dtype: torch.dtype, sids: Sequence[int]) -> ValueError:
     """The error for numbers that are not finite in the model's dtype; `sids` are the streams of the rows of `x`."""
     values = torch.from_numpy(numbers(name, x).astype(np.float64)).reshape(len(sids), -1)
     bad = ~values.to(dtype).isfinite()

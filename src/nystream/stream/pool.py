@@ -30,9 +30,9 @@ class StreamPool:
     together, from several threads. Invalid input raises an error before any stream changes.
 
     Args:
-        model: a `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
+        model: A `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
             keeps its own copy: training or changing the original later has no effect on the pool.
-        capacity: number of streams to make room for at first; a full pool doubles its capacity.
+        capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba if its kernels
             can run the model, else torch.
 
@@ -97,7 +97,7 @@ class StreamPool:
         """Push the next token of a stream, or its next r tokens if they arrive together.
 
         Args:
-            sid: the id of the stream.
+            sid: The id of the stream.
             x: [input_dim], or [r, input_dim] if r = `update_size` > 1: an array, a tensor or a list of numbers.
 
         Returns:
@@ -117,14 +117,14 @@ class StreamPool:
                 self._set_aside()
                 raise
         if not accepted:
-            raise inputs.refusal("x", x, self._model_dtype, [sid])
+            raise inputs.not_finite_error("x", x, self._model_dtype, [sid])
         return y
 
     def push_many(self, sids: Any, X: Any) -> np.ndarray:
         """Push the next tokens of several streams. The outputs are those of `push`, in much less time per stream.
 
         Args:
-            sids: the ids of S different streams, in any order: a list, a tuple or an array of integers.
+            sids: The ids of S different streams, in any order: a list, a tuple or an array of integers.
             X: [S, input_dim] or [S, r, input_dim], one row per stream.
 
         Returns:
@@ -149,7 +149,7 @@ class StreamPool:
                 self._set_aside()
                 raise
         if not accepted:
-            raise inputs.refusal("X", X, self._model_dtype, ids.tolist())
+            raise inputs.not_finite_error("X", X, self._model_dtype, ids.tolist())
         return y
 
     def reset(self, sid: int) -> None:

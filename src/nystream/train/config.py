@@ -1,4 +1,4 @@
-"""The configuration of a training."""
+"""The configuration of a training run."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class TrainConfig:
     """How a model is trained.
 
     Args:
-        epochs: number of passes over the training data.
-        batch_size: number of windows, or pieces of streams, per update.
-        steps_per_epoch: number of updates per epoch, each with a full batch. By default, one pass over the data.
-        lr: the largest learning rate of AdamW.
-        weight_decay: weight decay of matrices; biases, norms, positions and landmarks have none.
+        epochs: Number of passes over the training data.
+        batch_size: Number of windows, or pieces of streams, per update.
+        steps_per_epoch: Number of updates per epoch, each with a full batch. By default, one pass over the data.
+        lr: The largest learning rate of AdamW.
+        weight_decay: Weight decay of matrices; biases, norms, positions and landmarks have none.
         schedule: "cosine" (decays to `min_lr`), "plateau" (multiplies the rate by `plateau_factor` after
             `plateau_patience` epochs without a better validation score) or "constant".
-        warmup: fraction of all updates during which the learning rate rises from 0.
-        min_lr: the final learning rate of "cosine", as a fraction of `lr`.
-        landmark_lr: learning rate of learned landmarks, as a multiple of `lr`. Landmarks are as large as queries and
+        warmup: Fraction of all updates during which the learning rate rises from 0.
+        min_lr: The final learning rate of "cosine", as a fraction of `lr`.
+        landmark_lr: Learning rate of learned landmarks, as a multiple of `lr`. Landmarks are as large as queries and
             keys, so steps as small as those of weights would hardly move them.
-        clip: the largest norm of the gradient; None for no limit.
-        patience: number of epochs without a better validation score after which training stops; None for no early
+        clip: The largest norm of the gradient; None for no limit.
+        patience: Number of epochs without a better validation score after which training stops; None for no early
             stopping.
-        through: what per-token tasks are trained on: "windows" (the newest row of each), "steps" (pieces of streams,
+        through: What per-token tasks are trained on: "windows" (the newest row of each), "steps" (pieces of streams,
             with a loss at every token) or "auto" (steps if every block streams by itself, else windows).
-        piece: length of a piece of a stream, in tokens. By default, four windows.
-        short: fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
+        piece: Length of a piece of a stream, in tokens. By default, four windows.
+        short: Fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
             any value above 0 counts the loss of their first n − 1 tokens too. Set it if the task scores the start of
             a stream.
-        seed: seed of the order of the data, the offsets, the cuts and dropout.
-        bf16: whether to autocast to bfloat16. By default, on a GPU only.
-        checkpoint_every: number of updates between checkpoints. By default, one checkpoint per epoch.
+        seed: Seed of the order of the data, the offsets, the cuts and dropout.
+        bf16: Whether to autocast to bfloat16. By default, on a GPU only.
+        checkpoint_every: Number of updates between checkpoints. By default, one checkpoint per epoch.
     """
 
     epochs: int = 30

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """The input of one update."""
 
     x: Tensor  # [B, T, input_dim]
@@ -74,8 +74,8 @@ class StreamData:
     """Streams of any length with one target per token, such as videos and the action in every frame.
 
     Args:
-        x: the streams, each [T, input_dim].
-        y: their targets, each [T, ...].
+        x: The streams, each [T, input_dim].
+        y: Their targets, each [T, ...].
 
     Example:
         >>> import torch, nystream as ns

@@ -124,9 +124,9 @@ class Distillation:
             self.task.check(y, width)
             return
         if y.shape[1] != 2 or not y.is_floating_point():
-            raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be as distilled() makes it: [N, 2, {width}]")
+            raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be as returned by distilled(): [N, 2, {width}]")
         if y.shape[2] != width:
-            raise ValueError(f"y holds the {y.shape[2]} outputs of a teacher, but the model's output_dim is {width}")
+            raise ValueError(f"y has the {y.shape[2]} outputs of a teacher, but the model's output_dim is {width}")
         own, taught = y.unbind(1)
         plain = self._plain(y)
         if isinstance(self.task, Classification) and not torch.equal(
@@ -139,7 +139,7 @@ class Distillation:
 
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if y.dim() != output.dim() + 1:
-            raise ValueError("the training data hold no outputs of a teacher: train on distilled(train, teacher)")
+            raise ValueError("the training data have no outputs of a teacher: train on distilled(train, teacher)")
         each, known = self.task.loss(output, self._plain(y))
         if self.share == 0:
             return each, known

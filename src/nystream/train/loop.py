@@ -34,7 +34,7 @@ from nystream.train.tasks import Task
 
 Line = dict[str, Any]
 
-CHECK_LOSS_EVERY = 100  # updates: looking at the loss makes a GPU wait
+CHECK_LOSS_EVERY = 100  # updates: reading the loss makes a GPU wait
 
 
 class Engine(Protocol):
@@ -61,10 +61,10 @@ class FitResult:
     """The result of a training run.
 
     Attributes:
-        best: the best validation scores.
-        best_epoch: their epoch, from 1.
-        history: one entry per epoch.
-        skip: number of tokens at the start of every stream that were not scored.
+        best: The best validation scores.
+        best_epoch: Their epoch, from 1.
+        history: One entry per epoch.
+        skip: Number of tokens at the start of every stream that were not scored.
     """
 
     best: dict[str, float]
@@ -75,7 +75,7 @@ class FitResult:
 
 @dataclass
 class Progress:
-    """How far a run is; JSON values only."""
+    """The progress of a run, as JSON values."""
 
     epoch: int = 0
     index: int = 0
@@ -104,16 +104,16 @@ def fit(
     """Train a model in place, on its device, and leave it with its best weights, in eval mode.
 
     Args:
-        model: the model.
+        model: The model.
         train: `WindowData` or `StreamData`.
-        valid: data on which the best weights are selected. Without it, the last weights are kept.
-        config: how to train.
+        valid: Data on which the best weights are selected. Without it, the last weights are kept.
+        config: How to train.
         task: `Classification`, `Detection` or `Forecasting`.
-        folder: where checkpoints, metrics and the model are written. A run in it is resumed. One process at a time can
+        folder: Where checkpoints, metrics and the model are written. A run in it is resumed. One process at a time can
             train in a folder; a second one gets a BlockingIOError.
-        about: what else must be the same for a run in the folder to be resumed; JSON values.
-        tensorboard: whether to write scalars for TensorBoard to the folder, too.
-        progress: whether to show a progress bar. By default, if standard error is a terminal.
+        about: What else must be the same for a run in the folder to be resumed; JSON values.
+        tensorboard: Whether to write scalars for TensorBoard to the folder, too.
+        progress: Whether to show a progress bar. By default, if standard error is a terminal.
 
     With torchrun, every process takes a share of each batch.
 

@@ -1,7 +1,7 @@
 """Many models of one config at once: their weights are stacked, and one call trains all of them.
 
-The models differ in weights, seeds and data, but compute the same, so `torch.func` runs them with one more dimension in
-front. On a GPU, which small models leave mostly idle, E models cost little more than one.
+The models differ in weights, seeds and data, but not in what they compute, so `torch.func` runs them with an extra
+first dimension. On a GPU, which small models leave mostly idle, E models cost little more than one.
 """
 
 from __future__ import annotations
@@ -176,15 +176,15 @@ def fit_many(
     """Train E models of one config together, in place, each with the result of `fit` up to rounding and dropout.
 
     Args:
-        models: the models, on one device, with different initial weights.
-        train: data for all models, or a list with one for each.
-        valid: likewise.
-        config: how to train all of them.
+        models: The models, on one device, with different initial weights.
+        train: Data for all models, or a list with one for each.
+        valid: Likewise.
+        config: How to train all of them.
         task: `Classification`, `Detection` or `Forecasting`.
-        seeds: seeds of the order of the data and the offsets, one per model. By default, `config.seed` and the numbers
+        seeds: Seeds of the order of the data and the offsets, one per model. By default, `config.seed` and the numbers
             after it.
-        folder: where checkpoints, metrics and the models (`model-0`, `model-1`, ...) are written, as in `fit`.
-        about, tensorboard, progress: as in `fit`.
+        folder: Where checkpoints, metrics and the models (`model-0`, `model-1`, ...) are written, as in `fit`.
+        about, tensorboard, progress: As in `fit`.
 
     Example:
         >>> import torch, nystream as ns

@@ -56,7 +56,7 @@ def phase_two(config: TrainConfig, blocks: int) -> list[Phase]:
 
 
 def tuning(config: TrainConfig) -> TrainConfig:
-    """The fine-tuning that goes with a phase one of `config`."""
+    """The config of a fine-tuning after a phase one with `config`."""
     return dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr * TUNING_LR)
 
 
@@ -109,7 +109,7 @@ class Training:
         return {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
 
     def check(self, models: Sequence[StreamModel], *configs: TrainConfig) -> None:
-        """Raise now what a later phase, trained by one of the configs, would raise after the earlier ones."""
+        """Raise the errors of all phases, each trained by one of the configs, before the first one starts."""
         tokens, method, _, pinv, _ = self.landmark_fit
         one_of("method", method, ("qk", "x"))
         positive_int("tokens", tokens)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nystream.config import ModelConfig
 from nystream.train.config import TrainConfig
-from nystream.train.data import Batch, Data, StreamData, WindowData, seeded
+from nystream.train.data import Data, StreamData, TrainingBatch, WindowData, seeded
 
 
 class Sampler(Protocol):
@@ -35,7 +35,7 @@ class Sampler(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, index: Tensor, generator: torch.Generator) -> Batch: ...
+    def take(self, index: Tensor, generator: torch.Generator) -> TrainingBatch: ...
 
 
 def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
@@ -73,7 +73,7 @@ class Windows:
     def __len__(self) -> int:
         return len(self.data)
 
-    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+    def take(self, index: Tensor, generator: torch.Generator) -> TrainingBatch:
         rows = index.to(self.data.x.device)
         x, y = self.data.x[rows], self.data.y[rows]
         lengths = _cut(torch.full((len(index),), x.shape[1]), self.short, self.model.update_size, generator)
@@ -81,7 +81,7 @@ class Windows:
         if self.ragged:  # the first tokens of each window, moved to its end
             place = torch.arange(self.model.window) - (self.model.window - lengths[:, None])
             x = x[torch.arange(len(index))[:, None], place.clamp(min=0).to(x.device)]
-        return Batch(x, y, offset.to(x.device), lengths.to(x.device))
+        return TrainingBatch(x, y, offset.to(x.device), lengths.to(x.device))
 
 
 class NewestRows:
@@ -103,7 +103,7 @@ class NewestRows:
     def __len__(self) -> int:
         return len(self.end)
 
-    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+    def take(self, index: Tensor, generator: torch.Generator) -> TrainingBatch:
         n, r = self.model.window, self.model.update_size
         start, end = self.start[index], self.end[index]
         lengths = _cut(end.clamp(max=n), self.short, r, generator)
@@ -113,7 +113,7 @@ class NewestRows:
         x = self.data.x[place]
         y = self.data.y[place[:, -r:]]
         offset = _offsets(len(index), self.model, generator)
-        return Batch(x, y[:, 0] if r == 1 else y, offset.to(x.device), lengths.to(x.device))
+        return TrainingBatch(x, y[:, 0] if r == 1 else y, offset.to(x.device), lengths.to(x.device))
 
 
 class Pieces:
@@ -136,7 +136,7 @@ class Pieces:
         usable = data.length // r * r
         self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] possible starts of a piece
         useful = (usable - self.warm).clamp(min=0)  # [streams] tokens whose loss counts
-        # A stream that is shorter than a piece takes up a whole one, so short streams are weighted up.
+        # A stream that is shorter than a piece still uses a whole one, so short streams are weighted up.
         self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.warm), 0).double()
         self.before = self.worth.cumsum(0) - self.worth
         self.examples = -(-int(self.worth.sum()) // (self.longest - self.warm))
@@ -144,7 +144,7 @@ class Pieces:
     def __len__(self) -> int:
         return self.examples
 
-    def take(self, index: Tensor, generator: torch.Generator) -> Batch:
+    def take(self, index: Tensor, generator: torch.Generator) -> TrainingBatch:
         device, r = self.data.x.device, self.model.update_size
         # One beginning in each of `examples` equal parts, so that every epoch covers the streams evenly.
         shift = torch.rand(len(index), generator=generator, dtype=torch.float64)
@@ -161,7 +161,7 @@ class Pieces:
         place = torch.minimum(begin[:, None] + torch.arange(self.longest), self.data.length[stream][:, None] - 1)
         place = (self.data.start[stream][:, None] + place).to(device)
         offset = _offsets(len(index), self.model, generator)
-        return Batch(self.data.x[place], self.data.y[place], offset.to(device), lengths.to(device))
+        return TrainingBatch(self.data.x[place], self.data.y[place], offset.to(device), lengths.to(device))
 
 
 def warm_up(model: ModelConfig, config: TrainConfig) -> int:

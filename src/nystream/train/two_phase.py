@@ -37,18 +37,18 @@ def train_two_phase(
     """Train a model with continual landmarks, then fix them; return the new model, or models.
 
     Args:
-        model: a co-cont or nystrom model; it is left with the weights of phase one. A list is trained together.
-        train, valid: data, as for `fit`, or as for `fit_many` if there are several models.
-        task: what the model is trained for.
-        config: phase one.
-        fine_tune: each fine-tuning of phase two. By default, `config` with half the epochs and a third of the learning
+        model: A co-cont or nystrom model; it is left with the weights of phase one. A list is trained together.
+        train, valid: Data, as for `fit`, or as for `fit_many` if there are several models.
+        task: What the model is trained for.
+        config: How to train in phase one.
+        fine_tune: How to fine-tune in phase two. By default, `config` with half the epochs and a third of the learning
             rate.
-        seeds: for several models, as in `fit_many`.
-        tokens: number of training tokens that are sampled and clustered.
-        method: how landmarks are fitted, see `fit_landmarks`.
-        learn_landmarks: train the landmarks too, starting from the cluster centres; an extension of the paper.
-        folder: where the runs are written, one folder per phase. A run in it is resumed.
-        tensorboard, progress: as in `fit`.
+        seeds: For several models, as in `fit_many`.
+        tokens: Number of training tokens that are sampled and clustered.
+        method: How landmarks are fitted, see `fit_landmarks`.
+        learn_landmarks: Train the landmarks too, starting from the cluster centres; an extension of the paper.
+        folder: Where the runs are written, one folder per phase. A run in it is resumed.
+        tensorboard, progress: As in `fit`.
 
     Example:
         >>> import torch, nystream as ns
@@ -106,9 +106,9 @@ def fix_landmarks(
     """Phase two alone: fix the landmarks of a trained model, block after block; return the new model, or models.
 
     Args:
-        model: a trained co-cont or nystrom model, or several of one config; it is not changed.
-        config: each fine-tuning.
-        pinv, pinv_ridge: the inverse of Γ in blocks with fixed landmarks. By default, that of the trained model.
+        model: A trained co-cont or nystrom model, or several of one config; it is not changed.
+        config: How to fine-tune.
+        pinv, pinv_ridge: The inverse of Γ in blocks with fixed landmarks. By default, that of the trained model.
 
     The other arguments are as in `train_two_phase`.
 

@@ -34,7 +34,7 @@ def of_family(family: str) -> Variant:
 
 
 def continual_form(name: str) -> str:
-    """The variant with landmarks that are means whose fixed form is `name`: what is trained before they are fixed."""
+    """Return the variant whose fixed form is `name`: the one to train before its landmarks are fixed."""
     for record in _records.values():
         if record.means and record.fixed_form == name:
             return record.name

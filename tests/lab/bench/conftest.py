@@ -6,7 +6,7 @@ from nystream.lab.bench import alone
 
 
 class Kernel:
-    """What the compiled attention looks like from outside, in torch."""
+    """A stand-in for the compiled attention, in torch, with the same interface."""
 
     off = 0.0
 
@@ -27,5 +27,5 @@ class Kernel:
 
 @pytest.fixture(scope="session")
 def kernel_in_torch():
-    """Stands in for the compiled attention, which takes a while to compile and is tested where it is written."""
+    """Replace the compiled attention, which is slow to compile and has its own tests."""
     return Kernel

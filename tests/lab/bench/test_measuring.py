@@ -1,4 +1,4 @@
-"""Timing, the floor, and where a record comes from. No test here depends on how fast the machine is."""
+"""Timing, the floor, and the header of a record. No test here depends on the speed of the machine."""
 
 import gc
 import subprocess

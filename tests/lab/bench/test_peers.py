@@ -1,4 +1,4 @@
-"""The contenders compute what they are compared for, and one that does not is noticed."""
+"""The contenders compute the right outputs, and one that does not is detected."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def _inference():
 
 
 def stream(contender, x):
-    """Every output, and how many were held back."""
+    """All outputs, and the number of steps without one."""
     found = check.outputs(contender, x, TINY.window)
     return torch.stack(list(found.values())), len(x) - len(found)
 

@@ -70,7 +70,7 @@ def test_streams_phases_window_and_overhead(record):
 
 
 def test_targets_are_for_the_default_sizes(monkeypatch):
-    """Compiled ones, so that nothing but the sizes stands against them."""
+    """Compiled settings, so that only the sizes decide whether there are targets."""
     settings = BenchSettings(TINY, parts=("phases", "overhead", "model"), rounds=5, backend="numba", quick=True)
     record = run(settings)
     assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}

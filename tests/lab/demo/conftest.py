@@ -1,4 +1,4 @@
-"""A demonstration that is trained for a moment only."""
+"""The demo, with models that are trained only briefly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stream(problem, learned):
 
 @pytest.fixture
 def tally(stream):
-    """All of them."""
+    """All hours of the stream."""
     found = Tally()
     for hour in stream:
         found.add(hour)

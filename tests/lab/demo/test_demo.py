@@ -1,4 +1,4 @@
-"""The demonstration: what it streams is what the model says, and what it writes needs nothing else."""
+"""The demo: it shows the outputs of the model, and its page is self-contained."""
 
 from __future__ import annotations
 

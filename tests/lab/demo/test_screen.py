@@ -15,7 +15,7 @@ BOUNDS = (150.0, 350.0)
 
 
 class Keys(Keyboard):
-    """One that presses keys by itself."""
+    """A keyboard that presses its own keys."""
 
     def __init__(self, *presses):
         super().__init__(0)

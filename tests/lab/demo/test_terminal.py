@@ -1,4 +1,4 @@
-"""The terminal is as before, whatever ends the demonstration."""
+"""The terminal is restored, however the demo ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ except Quit:
 
 
 class Session:
-    """A program on a terminal of its own."""
+    """A program in its own terminal."""
 
     def __init__(self):
         self.ours, theirs = pty.openpty()
@@ -57,7 +57,7 @@ class Session:
         return before
 
     def end(self):
-        """Its exit code, and all that it wrote: read first, since a terminal that nobody reads holds a program up."""
+        """Its exit code and output. The output is read first: a program blocks if nobody reads its terminal."""
         try:
             while select.select([self.ours], [], [], 30)[0]:
                 self.seen += os.read(self.ours, 4096)
@@ -77,7 +77,7 @@ def session():
 
 @pytest.fixture
 def pair():
-    """Both ends of a terminal that hands on every key."""
+    """Both ends of a terminal that passes on every key."""
     import tty
 
     ours, theirs = pty.openpty()

@@ -52,7 +52,7 @@ def job(cell, data, tmp_path):
 
 @pytest.fixture
 def quick_steps(monkeypatch):
-    """Steps that are timed for a moment, without compiling."""
+    """Time steps only briefly, without compiling."""
     monkeypatch.setattr(steps, "ROUNDS", 2)
     monkeypatch.setattr(steps, "StreamPool", partial(StreamPool, backend="torch"))
 

@@ -1,4 +1,4 @@
-"""Cells: what can be asked for, and names that tell all of it apart."""
+"""Cells: which are valid, and names that tell them apart."""
 
 import dataclasses
 import itertools

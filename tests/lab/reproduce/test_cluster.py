@@ -28,7 +28,7 @@ BUILTIN = print
 
 
 class Broken:
-    """What cannot be read again."""
+    """An object that cannot be unpickled."""
 
     def __reduce__(self):
         return int, ("broken",)
@@ -36,7 +36,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Fake(Job):
-    """A job that ends as its command says, after it has left a file of its name in the folder of work."""
+    """A job that ends as its command says, after writing a file with its name to the work folder."""
 
     @property
     def name(self):
@@ -63,7 +63,7 @@ def jobs(work, *commands, **options):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Somebody else's cluster, in a process of its own, that this one is not connected to."""
+    """A cluster of another process, to which this process is not connected."""
     code = (
         "import ray, sys\n"
         "ray.init('local', num_cpus=2, num_gpus=0, include_dashboard=False, object_store_memory=80 * 2**20)\n"

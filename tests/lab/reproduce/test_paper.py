@@ -1,4 +1,4 @@
-"""What is printed in the paper's tables."""
+"""The numbers printed in the paper's tables."""
 
 import pytest
 

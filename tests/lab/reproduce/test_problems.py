@@ -1,4 +1,4 @@
-"""What is known of the three tasks, and their data cut into runs."""
+"""The definitions of the three tasks, and the split of their data into runs."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The report itself: the same things in Markdown and HTML, whatever part of the results is there."""
+"""The report: the same contents in Markdown and HTML, for any subset of the results."""
 
 import re
 import runpy
@@ -32,7 +32,7 @@ def parsed(raw):
 
 
 class Balanced(HTMLParser):
-    """Every element that is opened is closed, in order."""
+    """Check that every element is closed, in order."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +65,7 @@ def checked(page):
 
 
 def checked_markdown(page):
-    """Every table has as many cells in each row."""
+    """Check that all rows of a table have the same number of cells."""
     for block in page.split("\n\n"):
         if block.startswith("|"):
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.split("\n")}) == 1

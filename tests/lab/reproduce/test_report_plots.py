@@ -1,4 +1,4 @@
-"""Plots and the page they are on can be read: labels, scales, what is out of sight."""
+"""Plots and their page are legible: labels, scales, and content that needs scrolling."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Records are read, checked and told apart."""
+"""Records are read, checked and grouped."""
 
 import copy
 import json

@@ -10,7 +10,7 @@ from nystream.lab.reproduce.run import attempt, baselines, left, one_by_one, run
 
 @pytest.fixture
 def fake_runs(monkeypatch):
-    """Jobs that end at once: with a record, or as `endings` has it for their names."""
+    """Jobs that end at once: with a record, or with the entry of `endings` for their name."""
     ran, endings = [], {}
 
     def one(self):

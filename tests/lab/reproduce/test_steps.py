@@ -1,4 +1,4 @@
-"""The step of every cell, timed side by side."""
+"""The time of a step of every cell, measured side by side."""
 
 import json
 

@@ -46,7 +46,7 @@ def test_finished_with_all_runs_or_more(tmp_path, splits, seeds, done):
         ({"budget": {"epochs": 3, "lr": 1e-3}}, "epochs is 30 there and 3 here, lr is 0.0005 there and 0.001 here"),
         ({"data": {"file": "tokens.npz", "fingerprint": "x"}}, "fingerprint is 'abc' there and 'x' here"),
         ({"baseline": {"task": "gtzan"}}, "it has no baseline"),
-        ({"runs": runs(1, 3)}, "has 2 splits x 2 seeds, but 1 splits x 3 seeds are asked for"),
+        ({"runs": runs(1, 3)}, "has 2 splits x 2 seeds, but 1 splits x 3 seeds were requested"),
     ],
 )
 def test_what_would_be_lost_is_refused(tmp_path, changes, named):

@@ -156,7 +156,9 @@ def test_a_damaged_mark_is_named(job, trained, text):
 def test_models_of_other_data_are_not_taken_up(job, trained, write_data, tmp_path):
     trained(job())
     other = write_data(tmp_path / "other", seed=1)
-    with pytest.raises(ValueError, match=r"gtzan-1-co-full-.* has models of other data; give another .* --work"):
+    with pytest.raises(
+        ValueError, match=r"gtzan-1-co-full-.* has models trained on other data; give another .* --work"
+    ):
         trained(job(where=other))
 
 

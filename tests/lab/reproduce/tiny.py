@@ -1,4 +1,4 @@
-"""GTZAN in small: the real file layout, the real code, models of a few numbers. No score of it means anything.
+"""A small GTZAN: the real file layout, the real code, tiny models. Its scores have no meaning.
 
 As a script: train and score a cell, slowly, for tests that kill it. tiny.py DATA WORK RESULTS MODEL LAYERS
 """

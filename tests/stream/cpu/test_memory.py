@@ -78,7 +78,7 @@ def test_attention_alone(guards, variant, heads, dim, m, groups):
     inputs=st.sampled_from([1, 7, 33, 100]),
     outputs=st.sampled_from([1, 31, 65]),
     inner=st.sampled_from([1, 20, 130]),
-    count=st.sampled_from([1, 3, backend.STREAMS_PER_PIECE + 1]),
+    count=st.sampled_from([1, 3, backend.STREAMS_PER_CHUNK + 1]),
 )
 def test_models(guards, variant, heads, dim, m, groups, r, layers, inputs, outputs, inner, count):
     sizes = {"input_dim": inputs, "output_dim": outputs, "ff_dim": inner, "layers": layers}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import nystream as ns
 from nystream import variants
-from nystream.stream.backends.numba import STREAMS_PER_PIECE, NumbaBackend
+from nystream.stream.backends.numba import STREAMS_PER_CHUNK, NumbaBackend
 
 SINGLE = tuple(v for v in ns.VARIANTS if variants.get(v).single)
 
@@ -98,7 +98,7 @@ def test_more_landmarks_than_a_head_is_wide(sharp):
 @settings(max_examples=10)
 @given(
     variant=st.sampled_from(SINGLE),
-    count=st.sampled_from([1, 2, 3, 5, STREAMS_PER_PIECE, STREAMS_PER_PIECE + 1, 3 * STREAMS_PER_PIECE + 2]),
+    count=st.sampled_from([1, 2, 3, 5, STREAMS_PER_CHUNK, STREAMS_PER_CHUNK + 1, 3 * STREAMS_PER_CHUNK + 2]),
     r=st.sampled_from([1, 2]),
     threads=st.sampled_from([1, 2, 3]),
 )

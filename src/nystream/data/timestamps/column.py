@@ -30,9 +30,9 @@ def find_time(table: Table, named: str | None = None, time_format: str = "") -> 
     """Return the time column, if there is one, and the names of other columns that contain times.
 
     Args:
-        table: the rows.
-        named: name of the time column; by default the first column of times, "none" for none.
-        time_format: how times are written; auto-detected by default.
+        table: The rows.
+        named: Name of the time column; by default the first column of times, "none" for none.
+        time_format: How times are written; auto-detected by default.
     """
     if time_format:
         formats.check_format(time_format)
@@ -106,7 +106,7 @@ def _time_column(table: Table, name: str, time_format: str) -> TimeColumn:
     if not is_regular(stamps, step):
         least, median, most = (duration(length) for length in (apart.min(), np.median(apart), apart.max()))
         raise ValueError(
-            f"{column} is irregular: rows are {least} to {most} apart, half of them less than {median}; "
+            f"{column} is irregular: rows are {least} to {most} apart, {median} in the median; "
             f"--time none takes the rows in order"
         )
     spacing = find_spacing(stamps, step)

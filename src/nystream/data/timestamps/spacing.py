@@ -20,9 +20,9 @@ class Spacing:
     """The time between two rows.
 
     Args:
-        step: the time; the average one if rows follow the calendar.
-        months: months between two rows; 0 if rows do not follow the calendar.
-        day: the day of the month that rows fall on, or its last day if the month is shorter.
+        step: The time; the average one if rows follow the calendar.
+        months: Months between two rows; 0 if rows do not follow the calendar.
+        day: The day of the month that rows fall on, or its last day if the month is shorter.
     """
 
     step: np.timedelta64

@@ -1,4 +1,4 @@
-"""What a contender is, something that reads one token per step, and nystream's own contenders."""
+"""The interface of a contender, which reads one token per step, and nystream's own contenders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAMILIES = {name: variants.get(name).family for name in ("co-fixed-single", "co-
 
 
 class Contender(ABC):
-    """One stream. `arguments` converts a token and `output` an answer, neither of which is timed."""
+    """One stream to time. Converting a token (`arguments`) and a result (`output`) is not timed."""
 
     name: str
     blocks: int = 1
@@ -46,7 +46,7 @@ class Contender(ABC):
         return self.step
 
     def job(self, feed: Tensor) -> TimedCall:
-        """Steps over these tokens, in turn."""
+        """A timed call that steps over these tokens in turn."""
         return TimedCall(self.timed, [self.arguments(x) for x in feed])
 
 

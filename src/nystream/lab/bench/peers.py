@@ -15,7 +15,7 @@ from nystream.models.stream_model import StreamModel
 class WindowRecompute(Contender):
     """nn.TransformerEncoder over the last n tokens, at every step.
 
-    Tokens are stored twice, n places apart, so that every window is contiguous, and so are the positions. `model` has
+    Tokens are stored twice, n places apart, so that every window is contiguous; positions likewise. `model` has
     full attention, and provides the weights.
     """
 

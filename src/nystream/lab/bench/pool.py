@@ -1,4 +1,4 @@
-"""Two looks at a single step of the pool: whether some phases are slower than others, and the overhead of Python."""
+"""Two measurements of a single step of the pool: the slowest phase of its cycle, and the overhead of Python."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class BenchSettings:
         if unknown or not self.parts:
             raise ValueError(f"parts has {', '.join(unknown) or 'nothing'}, but must be some of {', '.join(PARTS)}")
         if not self.streams or min(self.streams) < 1:
-            raise ValueError(f"streams={self.streams} must be one or several numbers of at least 1")
+            raise ValueError(f"streams={self.streams} must be one or more integers, each at least 1")
         if self.rounds < 1:
             raise ValueError(f"rounds={self.rounds} must be at least 1")
         if self.threads < 0:

@@ -126,7 +126,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Set the number of torch's threads, and restore it afterwards."""
+    """Set the number of torch threads, and restore it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

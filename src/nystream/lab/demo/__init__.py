@@ -1,1 +1,1 @@
-"""The demonstration: a model learns real demand of electricity, then follows it hour by hour."""
+"""The demonstration: a model learns real electricity demand, then follows it hour by hour."""

@@ -52,7 +52,7 @@ def follow(stream: DemandStream, console: Console, seconds: float, keyboard: Key
 def frame(
     tally: Tally, stream: DemandStream, bounds: tuple[float, float], width: int, height: int, leave: str = "q quits"
 ) -> Group:
-    """One frame, exactly as large as the terminal; a low one has fewer lines of text.
+    """One frame, exactly as large as the terminal; with few rows, it has fewer lines of text.
 
     The truth of the newest hour is not known yet, only its forecast.
     """

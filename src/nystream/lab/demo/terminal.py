@@ -16,7 +16,7 @@ from types import FrameType
 
 from rich.console import Console
 
-POLL_SECONDS = 0.1  # between two looks at the keyboard
+POLL_SECONDS = 0.1  # between polls of the keyboard
 REPEAT_SECONDS = 1.0  # after which q is raised once more
 # Arrow keys and the like are an escape and letters, which may include q; a read may end within one.
 SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]?|O.?|.?)", re.DOTALL)
@@ -56,7 +56,7 @@ class Keyboard:
             yield
             return
 
-        asked: float | None = None  # when
+        asked: float | None = None  # the time at which q was pressed
 
         def look(number: int, frame: FrameType | None) -> None:
             nonlocal asked

@@ -32,17 +32,17 @@ class Cell:
 
     Args:
         task: "gtzan", "thumos14" or "electricity".
-        model: one of `MODELS`, by the variant of its last block.
-        layers: number of blocks.
-        landmarks: m; None for full attention.
-        window, embed_dim, num_heads: n, d and the number of heads.
-        pinv, pinv_ridge: the inverse of Γ with fixed landmarks. Phase one always uses the paper's.
-        method: how fixed landmarks are fitted, as in `fit_landmarks`.
-        learned: whether fixed landmarks are trained further, starting from the cluster centres.
-        distilled: whether the model also learns from one with full attention.
-        protocol: how data are split: "splits" or "filtered" (GTZAN), "seeds" (the others).
+        model: One of `MODELS`, by the variant of its last block.
+        layers: Number of blocks.
+        landmarks: Number of landmarks m; None for full attention.
+        window, embed_dim, num_heads: The window n, the width d and the number of heads.
+        pinv, pinv_ridge: The inverse of Γ with fixed landmarks. Phase one always uses the paper's.
+        method: How fixed landmarks are fitted, as in `fit_landmarks`.
+        learned: Whether fixed landmarks are trained further, starting from the cluster centres.
+        distilled: Whether the model also learns from one with full attention.
+        protocol: How data are split: "splits" or "filtered" (GTZAN), "seeds" (the others).
         tokens: "paper", or "lags" for the richer tokens of electricity.
-        stack: for several blocks: "paper" gives the output of the window model; in "deep", every block streams.
+        stack: For several blocks: "paper" gives the output of the window model; in "deep", every block streams.
     """
 
     task: str

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from nystream import extras
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.job import Job
 from nystream.lab.reproduce.run import Outcome, Outcomes, attempt
@@ -26,7 +27,7 @@ def on_ray(jobs: Sequence[Job], address: str, gpus: float = 1.0) -> Outcomes:
     """Send every job to the cluster and yield the outcomes as they arrive; a failure does not stop the others.
 
     Args:
-        address: as in `ray.init`; "local" starts a cluster on this machine until the jobs are done.
+        address: As in `ray.init`; "local" starts a cluster on this machine until the jobs are done.
         gpus: GPUs per job if its device is cuda; with 0.25, four jobs share a GPU.
     """
     with _connected(address) as ray:
@@ -52,7 +53,7 @@ def on_ray(jobs: Sequence[Job], address: str, gpus: float = 1.0) -> Outcomes:
 
 
 def _may_start(job: Job, running: Iterable[Job], trained: set[Cell]) -> bool:
-    """Whether none of a job's trainings is running: it would only wait for it, while another job could run."""
+    """Whether none of the job's trainings is running already: the job would only wait, while another could run."""
     needed = _trainings(job) - trained
     return not any(needed & _trainings(other) for other in running)
 
@@ -93,11 +94,8 @@ def _outcome(ray: Any, job: Job, ended: Any) -> Outcome:
 def _connected(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # leave the user's print alone
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("ray= needs Ray: pip install 'nystream[ray]'", name="ray") from error
-    if ray.is_initialized():  # and will be shut down by whoever did that
+    ray = extras.require("ray=", "ray")
+    if ray.is_initialized():  # whoever started it shuts it down
         yield ray
         return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}

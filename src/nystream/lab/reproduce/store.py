@@ -57,8 +57,8 @@ def finished(folder: Path, wanted: Mapping[str, Any]) -> RecordDict | None:
         return record
     if not done <= needed:
         raise ValueError(
-            f"{folder / wanted['name']}.json has {_counts(done)}, but {_counts(needed)} are asked for, and neither "
-            f"includes the other; ask for more, or give --again to replace it"
+            f"{folder / wanted['name']}.json has {_counts(done)}, but {_counts(needed)} were requested, and neither "
+            f"includes the other; request more, or give --again to replace it"
         )
     return None
 

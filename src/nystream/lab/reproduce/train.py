@@ -156,7 +156,7 @@ def _trained_once(
         if (folder / DONE).is_file():
             record = _read_done(folder / DONE)
             if record.get("data", data) != data:  # records of older versions do not have it
-                raise ValueError(f"{folder} has models of other data; give another folder with --work")
+                raise ValueError(f"{folder} has models trained on other data; give another folder with --work")
             models = [StreamModel.from_pretrained(folder / f"model-{i}") for i in range(len(runs))]
             return Trained(models, configs, record["seconds"])
         seconds, start = seconds_before + _seconds_spent(folder / "running"), time.monotonic()

@@ -19,7 +19,7 @@ def is_archive(path: Path) -> bool:
 
 
 def read_archive(path: Path, needed: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """The needed arrays of an .npz file, or all of them. Arrays of Python objects are refused."""
+    """The needed arrays of an .npz file, or all of them. Arrays of Python objects are rejected."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     if not is_archive(path):

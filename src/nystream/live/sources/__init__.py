@@ -27,9 +27,9 @@ def open_source(name: str, form: Format = "auto", follow: bool = False, rate: in
         name: "-" for standard input, "mic" for the microphone, a file (audio, .npy, .npz, .parquet, or lines of JSON or
             CSV), a folder of feature or audio files, or "sample" for the sample data set of the package, unless there
             is a file of that name.
-        form: format of lines; detected from the first line by default.
-        follow: wait for more lines at the end of a file.
-        rate: samples per second that the model reads; None if it does not read audio.
+        form: Format of lines; detected from the first line by default.
+        follow: Wait for more lines at the end of a file.
+        rate: Samples per second that the model reads; None if it does not read audio.
     """
     path = Path(name)
     suffix = path.suffix.lower()

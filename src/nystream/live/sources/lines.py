@@ -16,7 +16,7 @@ from nystream.live.sources.formats import MAX_LINE, Format, Parser
 from nystream.live.sources.source import Raw, Shape, Source
 
 LINE_ENDS = b"\r\n"
-POLL_SECONDS = 0.1  # between two looks at a file that may grow
+POLL_SECONDS = 0.1  # between checks of a file that may grow
 SAMPLE = "sample"
 SAMPLE_SHARE = 0.1  # of the hours, the last ones, on which the packaged model was not trained
 
@@ -38,7 +38,7 @@ class LineSource(Source):
     def shape(self) -> Shape | None:
         return self._parser.shape
 
-    def pass_over(self, raw: Raw) -> None:
+    def replay(self, raw: Raw) -> None:
         if not self._parser.begun:
             with contextlib.suppress(RecordError):  # it was reported when it was first read
                 self.record(raw)

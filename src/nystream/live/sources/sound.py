@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream import extras
 from nystream.data import audio_file
 from nystream.live.reports import Reports
 from nystream.live.sources.source import Raw, Source
@@ -97,13 +98,8 @@ class Microphone(SoundSource):
 
 def _sounddevice() -> Any:
     try:
-        import sounddevice
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the microphone needs sounddevice: pip install 'nystream[mic]'", name="sounddevice"
-        ) from error
+        return extras.require("the microphone", "sounddevice")
     except OSError as error:
         raise OSError(
             f"the microphone needs the PortAudio library, such as the package libportaudio2: {error}"
         ) from error
-    return sounddevice

@@ -50,11 +50,11 @@ class Source(ABC):
         """Return the shape of all records, once it is known; None if each may be different."""
         return None
 
-    def pass_over(self, raw: Raw) -> None:  # noqa: B027
-        """Note an item that was taken in before."""
+    def replay(self, raw: Raw) -> None:  # noqa: B027
+        """Update the source with an item that was read before, without returning its record."""
 
     def memory(self) -> dict[str, Any] | None:
-        """Return what the next process must know to resume, as values that JSON can hold."""
+        """Return what the next process must know to resume, as JSON-compatible values."""
         return None
 
     def remember(self, memory: dict[str, Any] | None) -> None:  # noqa: B027
@@ -65,10 +65,10 @@ class Folder(Source):
     """The items of all files of a folder, in order of their names. A file that cannot be read is one bad item.
 
     Args:
-        folder: the folder.
-        paths: its files; at least one.
-        opened: opens a file as a source.
-        unit: what the items are called.
+        folder: The folder.
+        paths: Its files; at least one.
+        opened: Opens a file as a source.
+        unit: What the items are called.
     """
 
     def __init__(self, folder: Path, paths: Sequence[Path], opened: Callable[[Path], Source], unit: str) -> None:
@@ -97,8 +97,8 @@ class Feed:
     """The records of a source, counted.
 
     Args:
-        source: where they come from.
-        after: how far it was read before. A file continues after that, if it still begins with the same content; a
+        source: Where they come from.
+        after: How far it was read before. A file continues after that, if it still begins with the same content; a
             source that cannot be read again, such as standard input, continues with the next item.
     """
 
@@ -151,12 +151,12 @@ class Feed:
         self._file = self.source.file = ""
 
     def _skip(self, after: Position) -> bool:
-        """Pass over the items that were read before; whether they are still the same."""
+        """Skip the items that were read before; return whether they are still the same."""
         follow, self.source.follow = self.source.follow, False
         self._raws = self.source.items()
         for raw in self._raws if after.items else ():
             self._count(raw)
-            self.source.pass_over(raw)
+            self.source.replay(raw)
             if self._number == after.items:
                 break
         self.source.follow = follow

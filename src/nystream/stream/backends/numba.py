@@ -1,7 +1,7 @@
 """The CPU backend: one compiled call per step of the whole model.
 
 Each stream has one block of memory, allocated in slabs as streams are opened, and never moved. `push_many` steps a few
-streams at a time, so that their rows share each load of the weights, and distributes these pieces among threads.
+streams at a time, so that their rows share each load of the weights, and distributes these chunks among threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nystream.stream.errors import room_for
 Array = np.ndarray[Any, Any]
 
 SLAB_BYTES = 1 << 24  # unless one stream needs more
-STREAMS_PER_PIECE = 16  # streams that share one reading of the weights
+STREAMS_PER_CHUNK = 16  # streams that share one reading of the weights
 MIN_PARALLEL_WORK = 1 << 23  # multiplications in a batch that take about as long as waking up a thread
 
 
@@ -72,16 +72,16 @@ class NumbaBackend:
         if not step.all_finite(x):
             return False
         threads = 1 if total * self._packed.weights.size < MIN_PARALLEL_WORK else self.threads
-        share = min(STREAMS_PER_PIECE, -(-total // (4 * threads)) * 4)
-        pieces = range(0, total, share)
-        addresses, workers = self._addresses[slots], self._with_rooms(min(threads, len(pieces)))
+        share = min(STREAMS_PER_CHUNK, -(-total // (4 * threads)) * 4)
+        chunks = range(0, total, share)
+        addresses, workers = self._addresses[slots], self._with_rooms(min(threads, len(chunks)))
 
         def work(push: Callable[..., bool], low: int) -> None:
             if not push(1, addresses, low, min(low + share, total), x, y):
                 raise ValueError("X was changed while it was being pushed, and is no longer finite")
 
         try:
-            self._crew.share([partial(work, push) for push in workers], iter(pieces))
+            self._crew.share([partial(work, push) for push in workers], iter(chunks))
         except BaseException:
             self.spoiled.update(slots.tolist())  # some of them have taken the step, and it is not known which
             raise
@@ -111,9 +111,9 @@ class NumbaBackend:
         step.rebuild(self._packed.address, self._fresh.ctypes.data)
 
     def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
-        """The kernel for each of `count` threads, with scratch memory for a piece of a batch."""
+        """The kernel for each of `count` threads, with scratch memory for a chunk of a batch."""
         while len(self._workers) < count:
-            self._workers.append(self._with_room(STREAMS_PER_PIECE))
+            self._workers.append(self._with_room(STREAMS_PER_CHUNK))
         return self._workers[:count]
 
     def _with_room(self, streams: int) -> Callable[..., bool]:

@@ -1,7 +1,7 @@
 """Continual landmarks: means of q and k over the segments of a stream.
 
-When a segment is complete, its landmark replaces the oldest one: its logits and its row of the parts are computed again
-from the window, n · width multiply-adds each, and so is Γ†. All other steps are the same as with fixed landmarks.
+When a segment is complete, its landmark replaces the oldest one: its logits and its row of the partials are computed
+again from the window, n · width multiply-adds each, and so is Γ†. All other steps are the same as with fixed landmarks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Convert between the state of a torch module and the block of float32 that the kernels work in.
 
-Rings and landmarks are copied. The parts are a cache of them and are rebuilt on either side, so the two sides may
+Rings and landmarks are copied. The partials are a cache of them and are rebuilt on either side, so the two sides may
 divide their windows differently.
 """
 
@@ -32,7 +32,7 @@ def time(memory: Array) -> int:
 
 
 def write(memory: Array, packed: Packed, state: Any) -> None:
-    """Write a torch state of one row into memory; its parts are empty until `step.rebuild`."""
+    """Write a torch state of one row into memory; its partials are empty until `step.rebuild`."""
     states = state.blocks if isinstance(state, CascadeState) else (state,)
     memory[:2].view(np.int64)[0] = int(states[0].time[0])
     for plan, block_state in zip(packed.blocks, states, strict=True):

@@ -1,14 +1,14 @@
 """The sliding window over partials, as in `nystream.ops.sliding`, with fewer multiplications per step.
 
-A part is a partial of `nystream.ops.partials`: the largest logits c and the sums s of exponentials, [m, T] each, then
+A partial, as in `nystream.ops.partials`, has the largest logits c and the sums s of exponentials, [m, T] each, then
 the weighted sums u of values, [m, width]. A window of N groups has K segments. While segment k is overwritten, it is
 
     the new groups of k   +   the old groups of k and segments k+1 ... k−2   +   segment k−1
          (back)                 (front: a suffix that starts from a seed)           (last)
 
 The suffixes of the next segment to be overwritten are built one group per push. They start from a seed, the sum of the
-segments that stay whole in the meantime, so a read combines three parts, whatever K is. The seed after that is gathered
-one segment per push; the segment that was completed last joins it at the first push of the next segment.
+segments that stay whole in the meantime, so a read combines three partials, whatever K is. The seed after that is
+gathered one segment per push; the segment that was completed last joins it at the first push of the next segment.
 
 Slots: 0 identity, 1 the seed being gathered, 2 and 3 the two seeds, then K segment totals, then L suffixes. Suffixes
 that are read and suffixes that are built share these slots: they grow from opposite ends and swap roles with every
@@ -37,7 +37,7 @@ from nystream.stream.cpu.simd import apart, compiled, exp, larger, load8, prefet
 FLOOR = np.float32(-1e30)
 ZERO = np.float32(0.0)
 IDENTITY, GATHER, SEEDS, TOTALS = 0, 1, 2, 4
-PREFETCH_SIZE = 4096  # parts of more float32 than this are worth prefetching
+PREFETCH_SIZE = 4096  # partials of more float32 than this are worth prefetching
 
 
 @compiled
@@ -193,7 +193,7 @@ def prefetch_push(block: Any, s: Any, group: int, just_pushed: bool) -> None:
 
 @compiled
 def parts(block: Any, s: Any, group: int) -> tuple[Any, Any, Any]:
-    """Back, front and last: the three parts of the window whose newest group is `group`."""
+    """Back, front and last: the three partials of the window whose newest group is `group`."""
     segments = block.segments
     k, j, size, turn = locate(group, block.groups, segments)
     last = slot(block, s, TOTALS + (k + segments - 1) % segments if segments > 1 else IDENTITY)
@@ -243,7 +243,7 @@ def read(
 
 @compiled
 def rebuild(block: Any, s: Any, newest: int, low: int, high: int) -> None:
-    """Compute the parts from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
+    """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
     groups, segments, r = block.groups, block.segments, block.update_size
     k, j, size, turn = locate(newest, groups, segments)
     identity = slot(block, s, IDENTITY)

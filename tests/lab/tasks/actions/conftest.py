@@ -10,7 +10,7 @@ from nystream.lab.tasks.actions import CLASSES
 
 
 def labels(draw, frames, ambiguous=()):
-    """[frames, 22], one class a frame, none of them ambiguous but those named."""
+    """[frames, 22], one class per frame; only the named frames are ambiguous."""
     hot = np.zeros((frames, 22), np.uint8)
     hot[np.arange(frames), draw.integers(0, 21, frames)] = 1
     for i in ambiguous:
@@ -19,7 +19,7 @@ def labels(draw, frames, ambiguous=()):
 
 
 def ready(**changed):
-    """The arrays of an I3D file: 7 training videos and 2 test videos of 3 numbers a token; None drops an array."""
+    """The arrays of an I3D file: 7 training videos and 2 test videos with 3 numbers per token; None drops an array."""
     draw = np.random.default_rng(0)
     arrays = {
         "scale": np.array([0.5, 1.0, 2.0], np.float32),
@@ -50,7 +50,7 @@ def features(part, frames=(4, 3, 5), anno=False, seed=0):
 
 
 def annotation(part, frames=(4, 3, 5), seed=1):
-    """The labels of a part as in their own pickle, with a number beside them that nobody needs."""
+    """The labels of a part as in their own pickle, next to a number that is not needed."""
     draw = np.random.default_rng(seed)
     return {
         f"video_{part}_{i}": {"anno": labels(draw, count, ambiguous=[0]), "feature_length": count}
@@ -59,7 +59,7 @@ def annotation(part, frames=(4, 3, 5), seed=1):
 
 
 def bits(val, test):
-    """The arrays of an .npz file with the labels of both parts, eight in a byte."""
+    """The arrays of an .npz file with the labels of both parts, eight per byte."""
     arrays = {"classes": np.array(CLASSES)}
     for part, held in (("val", val), ("test", test)):
         hot = [video["anno"] for video in held.values()]
@@ -76,7 +76,7 @@ def dump(path, held, protocol=4):
 
 @pytest.fixture(scope="session")
 def make():
-    """What writes them, by name."""
+    """The functions that write these files, by name."""
     return SimpleNamespace(ready=ready, features=features, annotation=annotation, bits=bits, dump=dump)
 
 
@@ -89,7 +89,7 @@ def ready_file(tmp_path):
 
 @pytest.fixture
 def tsn_folder(tmp_path):
-    """As OadTR's: features and labels apart."""
+    """A folder like OadTR's, with features and labels in separate files."""
     folder = tmp_path / "tsn"
     folder.mkdir()
     for part in ("val", "test"):

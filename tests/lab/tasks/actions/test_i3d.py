@@ -1,4 +1,4 @@
-"""The ready I3D file: what it gives, what is wrong with others, and the real one."""
+"""The I3D file: its contents, errors for invalid files, and the real file."""
 
 import numpy as np
 import pytest

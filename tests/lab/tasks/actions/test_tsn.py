@@ -1,4 +1,4 @@
-"""OadTR's TSN pickles, and which files `load` takes for them."""
+"""OadTR's TSN pickles, and which files `load` recognises as such."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Pickles: every way in which numpy writes arrays is read, nothing that could run is, and damage is an error."""
+"""Pickles: all arrays written by numpy can be read, no code is run, and damage is an error."""
 
 import builtins
 import collections
@@ -107,7 +107,7 @@ def test_ordered_dicts_become_dicts(written):
 
 
 class Calls:
-    """Written as a call that is made when it is read."""
+    """Pickled as a call that is made when the pickle is read."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -157,10 +157,13 @@ def test_calls_are_refused_by_name_and_do_not_happen(written, tmp_path, function
         (b"c_codecs\nencode\n(Vx\nVrot13\ntR.", "asks for bytes in 'rot13'"),
         (b"cnumpy\ndtype\n(VO8\ntR.", "dtype 'O8'"),
         (b"cnumpy\ndtype\n(VV8\ntR.", "dtype 'V8'"),
-        (b"cnumpy\ndtype\n(Vf4\ntR.", r"holds something else \(Dtype\)"),
-        (b"cnumpy\ndtype\n.", r"holds something else \(function\)"),
+        (b"cnumpy\ndtype\n(Vf4\ntR.", r"contains something else \(Dtype\)"),
+        (b"cnumpy\ndtype\n.", r"contains something else \(function\)"),
         (b"cnumpy\ndtype\n(Vf4\ntR(I3\nV<\nN(Va\ntNI-1\nI-1\nI0\ntb.", "array of records"),
-        (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntVb\ntR.", r"holds something else \(Array\)"),
+        (
+            b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntVb\ntR.",
+            r"contains something else \(Array\)",
+        ),
         (
             b"cnumpy.core.multiarray\n_reconstruct\n(ccollections\nOrderedDict\n(I0\ntVb\ntR.",
             "only numpy.ndarray is read",
@@ -201,7 +204,7 @@ def test_other_things_are_refused(written, held, protocol):
 def test_what_a_pickle_sets_on_a_function_is_gone(written):
     # Finds numpy.dtype and sets attributes of it, a plain one and one that changes what its arguments are.
     data = b"cnumpy\ndtype\n((dVmark\nI1\ns(dV__defaults__\n(I1\ntstb."
-    with pytest.raises(ValueError, match=r"holds something else \(function\)"):
+    with pytest.raises(ValueError, match=r"contains something else \(function\)"):
         read_pickle(written(data))
     assert not hasattr(unpickle.KNOWN["numpy", "dtype"], "mark")
     assert unpickle.KNOWN["numpy", "dtype"].__defaults__ == (False, False)

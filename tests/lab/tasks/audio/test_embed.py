@@ -14,7 +14,7 @@ RATE = 16000
 
 
 def random_weights(network, seed=0):
-    """Weights that keep the size of what passes, under the documented names."""
+    """Weights that preserve the scale of their inputs, under the documented names."""
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for name, shape in parameters_of(network).items():
@@ -128,7 +128,7 @@ def test_vggish_is_its_description():
 
 
 class Small(Embedder):
-    """Two tensors: what is said about names and shapes does not need a big network."""
+    """Two tensors: errors about names and shapes do not need a large network."""
 
     dim = 2
     offset = 0.01

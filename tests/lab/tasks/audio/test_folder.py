@@ -22,7 +22,7 @@ def write(path, samples, rate=22050, **options):
 
 @pytest.fixture
 def collection(tmp_path):
-    """Two genres, as GTZAN comes and as it comes from elsewhere, and every kind of file that cannot be used."""
+    """Two genres, named as in GTZAN and otherwise, and every kind of file that cannot be used."""
     root = tmp_path / "genres"
     write(root / "blues" / "blues.00000.au", tone(440, 30.1, 22050), subtype="PCM_16")
     stereo = np.column_stack([tone(1000, 29.9, 22050), np.zeros(len(tone(1000, 29.9, 22050)), np.float32)])

@@ -37,7 +37,7 @@ def test_persistence_by_hand(minutes, skip):
 
 
 def test_scores_are_those_of_a_model():
-    """A model that outputs a constant has the score of that constant, as evaluate gives it."""
+    """`evaluate` gives a model that outputs a constant the score of that constant."""
     problem = forecast(series())
     config = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=4)
     model = ns.StreamModel(ns.ModelConfig(attention=config, input_dim=7, output_dim=1))
@@ -74,7 +74,7 @@ def test_ridge_has_every_column_of_richer_tokens():
 @pytest.mark.parametrize("lags", [1, 5])
 def test_ridge_is_that_of_scikit_learn(monkeypatch, lags):
     linear_model = pytest.importorskip("sklearn.linear_model")
-    monkeypatch.setattr("nystream.lab.tasks.electricity.baselines.PIECE", 37)
+    monkeypatch.setattr("nystream.lab.tasks.electricity.baselines.CHUNK", 37)
     problem = forecast(series())
     first, second = problem.edges
     x, y = problem.x.double().numpy(), problem.y[:, 0].double().numpy()

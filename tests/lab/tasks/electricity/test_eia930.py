@@ -1,4 +1,4 @@
-"""The ready file of EIA-930, and the slice of it that comes with the package."""
+"""The EIA-930 file, and the sample of it in the package."""
 
 import numpy as np
 import pytest

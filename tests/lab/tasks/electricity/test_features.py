@@ -1,4 +1,4 @@
-"""Targets ahead, and a split in which nothing of the future is seen."""
+"""Targets that lie ahead, and a split without information from the future."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""UCI's text file, in small: what is read, and what is refused, by its line."""
+"""A small version of UCI's text file: what is read, and errors that name the line."""
 
 from datetime import datetime, timedelta
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from nystream import extras
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.cells import TWINS
 from nystream.lab.reproduce.report.grouping import GroupTable, describe
@@ -122,12 +123,7 @@ def half_width(values: list[float]) -> float | None:
     """Half the width of the t interval of the mean; None for fewer than two values."""
     if len(values) < 2:
         return None
-    try:
-        from scipy import stats
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "confidence intervals need scipy, which comes with pip install 'nystream[train]'", name="scipy"
-        ) from error
+    stats = extras.require("a confidence interval", "scipy.stats")
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
     return quantile * stdev(values) / len(values) ** 0.5
 

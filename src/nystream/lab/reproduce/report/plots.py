@@ -1,7 +1,7 @@
 """The plots of a report: score against cost, paired differences, score against the number of landmarks.
 
-Blue is for fixed landmarks and vermilion for means, as in the paper's figures. Everybody can tell them apart; in grey,
-line styles do.
+Blue is for fixed landmarks and vermilion for means, as in the paper's figures: colours that colour-blind readers can
+tell apart. In greyscale, line styles differ.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def load(path: str | Path, features: str | None = None, annotation: str | Path |
         path: `thumos14_i3d_pca256_i8.npz`; or one of the pickles `thumos_all_feature_{val,test}_<features>.pickle`,
             with the other one in the same folder; or a folder. A folder with both forms is read as TSN if `features`
             is given.
-        features: selects the pickles of a folder with several: "V3" (Kinetics), "tsn_v2" (ActivityNet).
-        annotation: labels of the pickles: `thumos14_oadtr_anno_5hz.npz`, or a folder with it or with
+        features: Selects the pickles of a folder with several: "V3" (Kinetics), "tsn_v2" (ActivityNet).
+        annotation: Labels of the pickles: `thumos14_oadtr_anno_5hz.npz`, or a folder with it or with
             `thumos_{val,test}_anno.pickle`. By default, next to the features, then in them.
     """
     path = Path(path)

@@ -60,13 +60,13 @@ class _Dtype:
 
     def __init__(self, code: Any) -> None:
         if not isinstance(code, str) or not PLAIN.fullmatch(code):
-            raise _RefusedError(f"has an array of dtype {code!r}, but only numbers, truth values and texts are read")
+            raise _RefusedError(f"has an array of dtype {code!r}, but only numbers, booleans and strings are read")
         self.value: np.dtype[Any] = np.dtype(code)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, order, subdtype, names, fields = state[:5]
         if (subdtype, names, fields) != (None, None, None):
-            raise _RefusedError("has an array of records, but only numbers, truth values and texts are read")
+            raise _RefusedError("has an array of records, but only numbers, booleans and strings are read")
         self.value = self.value.newbyteorder(order)
 
 
@@ -85,7 +85,7 @@ class _Array:
 
 def _filled(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
     if not isinstance(dtype, _Dtype):
-        raise _RefusedError(f"has an array of dtype {dtype!r}, but only numbers, truth values and texts are read")
+        raise _RefusedError(f"has an array of dtype {dtype!r}, but only numbers, booleans and strings are read")
     raw = data.encode("latin1") if isinstance(data, str) else data
     array = np.frombuffer(raw, dtype.value) if len(raw) else np.empty(0, dtype.value)
     array = array.reshape(shape, order=order)
@@ -160,4 +160,4 @@ def _converted(item: Any, convert: Callable[[Any], Any]) -> Any:
     if isinstance(item, list | tuple | set | frozenset):
         return type(item)(convert(value) for value in item)
     kind = type(item).__name__.strip("_")
-    raise _RefusedError(f"holds something else ({kind}), but only whole arrays and plain containers are read")
+    raise _RefusedError(f"contains something else ({kind}), but only whole arrays and plain containers are read")

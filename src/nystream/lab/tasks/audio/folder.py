@@ -41,8 +41,8 @@ class AudioFolder:
     short are skipped, logged as warnings and listed in `skipped`.
 
     Args:
-        folder: the folder with the subfolders.
-        seconds: length of a track.
+        folder: The folder with the subfolders.
+        seconds: Length of a track.
         show: True for a progress bar, False for none, None for a bar if standard error is a terminal.
     """
 

@@ -17,8 +17,8 @@ def load(path: str | Path, embedder: Embedder | None = None, show: bool | None =
     """Load tracks as tokens.
 
     Args:
-        path: the token file (`gtzan_yamnet_tokens.npz`), or a folder of audio with a subfolder per genre.
-        embedder: for a folder of audio: `VGGish.from_file(weights)` or `YAMNet.from_file(weights)`.
+        path: The token file (`gtzan_yamnet_tokens.npz`), or a folder of audio with a subfolder per genre.
+        embedder: For a folder of audio: `VGGish.from_file(weights)` or `YAMNet.from_file(weights)`.
         show: True for a progress bar, False for none, None for a bar if standard error is a terminal.
     """
     if Path(path).is_dir():

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream import extras
 from nystream.train import WindowData
 
 FOLDS = 10  # a tenth of the tracks for testing
@@ -32,7 +33,7 @@ def stratified(
         different = len(np.unique(copies[y == number]))
         if different < FOLDS:
             raise ValueError(f"genre {genre!r} has {different} different tracks, but a split needs {FOLDS} or more")
-    _require("splitting")
+    extras.require("splitting", "sklearn")
     from sklearn.model_selection import StratifiedGroupKFold
 
     outer = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed)
@@ -46,7 +47,7 @@ def stratified(
 
 def mean_token_accuracy(split: Split) -> dict[str, float]:
     """Validation and test accuracy of logistic regression on the mean token, with C chosen on validation data."""
-    _require("logistic regression")
+    extras.require("logistic regression", "sklearn")
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -59,12 +60,3 @@ def mean_token_accuracy(split: Split) -> dict[str, float]:
         if not best or valid > best["valid"]:
             best = {"valid": valid, "test": float(model.score(x_test, y_test)), "C": strength}
     return best
-
-
-def _require(what: str) -> None:
-    try:
-        import sklearn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{what} needs scikit-learn: pip install 'nystream[train]'", name="sklearn"
-        ) from error

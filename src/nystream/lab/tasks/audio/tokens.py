@@ -36,11 +36,11 @@ class GenreTokens:
     Attributes:
         x: [N, T, D] float32, oldest token first.
         y: [N] the genre of every track, an index into `genres`.
-        genres: names of the genres.
-        tracks: names of the tracks.
+        genres: Names of the genres.
+        tracks: Names of the tracks.
         copies: [N] a group number per track, shared by copies.
         filtered: [N] the fault-filtered split: 0 train, 1 validation, 2 test, -1 unused; None if unknown.
-        skipped: files of a folder of audio that could not be used.
+        skipped: Files of a folder of audio that could not be used.
     """
 
     x: Tensor

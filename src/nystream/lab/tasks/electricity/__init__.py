@@ -1,4 +1,4 @@
-"""Electricity: total demand a while ahead, from the demand of every area or customer and the time."""
+"""Electricity: total demand some hours ahead, from the demand of every area or customer and the time."""
 
 from nystream.lab.tasks.electricity.eia930 import sample
 from nystream.lab.tasks.electricity.features import DemandForecast, forecast

@@ -25,7 +25,7 @@ ALPHAS = tuple(10.0**power for power in range(-2, 6))
 # Tokens. On EIA-930, half as many again reduce the validation error by a tenth, and twice as many with lags by a
 # hundredth.
 LAGS = {"paper": 24, "lags": 6}
-PIECE = 4096  # rows of the regression in memory at once
+CHUNK = 4096  # rows of the regression in memory at once
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def ridge(
     """Ridge regression on the last `lags` tokens, with the time features of the newest only.
 
     By default, 24 tokens, or 6 if the tokens have lags. Columns are scaled as by a model's input scaler. The alpha with
-    the smallest validation error is scored. The normal equations are summed over pieces of the series in float64, so
+    the smallest validation error is scored. The normal equations are summed over chunks of the series in float64, so
     that memory does not grow with the number of rows.
     """
     lags = LAGS[problem.tokens] if lags is None else lags
@@ -103,7 +103,7 @@ class _Design:
         """[columns, alphas]: least squares plus alpha times the squared coefficients, except that of the constant."""
         columns = self.known * self.lags + self.times + 1
         gram, moment = np.zeros((columns, columns)), np.zeros(columns)
-        for start, piece in self._pieces(*rows):
+        for start, piece in self._chunks(*rows):
             gram += piece.T @ piece
             moment += piece.T @ self.y[start : start + len(piece), 0].astype(np.float64)
         penalised = np.eye(columns)
@@ -112,16 +112,16 @@ class _Design:
 
     def predict(self, rows: tuple[int, int], coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
         """[rows] or [rows, alphas]."""
-        return np.concatenate([piece @ coefficients for _, piece in self._pieces(*rows)])
+        return np.concatenate([piece @ coefficients for _, piece in self._chunks(*rows)])
 
     def scores(self, output: NDArray[np.float64], rows: tuple[int, int]) -> dict[str, float]:
         """The scores of normalised outputs of these rows."""
         restored = self.scaler.restore(torch.from_numpy(output)).numpy()
         return _scores(self.problem, restored, self.problem.y[slice(*rows), 0].double().numpy())
 
-    def _pieces(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        for at in range(start, stop, PIECE):
-            end = min(at + PIECE, stop)
+    def _chunks(self, start: int, stop: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        for at in range(start, stop, CHUNK):
+            end = min(at + CHUNK, stop)
             piece = np.ones((end - at, self.known * self.lags + self.times + 1))
             for lag in range(self.lags):
                 piece[:, lag * self.known : (lag + 1) * self.known] = self.x[at - lag : end - lag, : self.known]

@@ -125,10 +125,10 @@ def forecast(
     `nystream.train.evaluate`).
 
     Args:
-        series: the measurements.
-        horizon: hours ahead, a whole number of steps of the series: 1 is four steps of 15 minutes.
-        split: shares of the rows for training, validation and testing.
-        periods: cycles of the time features, in hours.
+        series: The measurements.
+        horizon: Hours ahead, a whole number of steps of the series: 1 is four steps of 15 minutes.
+        split: Shares of the rows for training, validation and testing.
+        periods: Cycles of the time features, in hours.
         target: "total", as in the paper, or "change": the difference from the last total, which needs fewer digits.
         tokens: "paper" (all values of the row) or "lags": in addition, for every name, the change over the last
             `horizon` hours, and the changes before and after the same time a day and a week ago. Training then begins a

@@ -19,7 +19,7 @@ class Series:
     Args:
         values: [N, names] float32, all finite.
         time: [N] datetime64, evenly spaced; each loader documents the clock, and the part of the interval it marks.
-        names: names of the areas or customers.
+        names: Names of the areas or customers.
         known: [N, names] whether the value was measured, or filled in by the source.
     """
 

@@ -45,9 +45,9 @@ def load(
     """Read the series from the file, or from the folder that contains it, row by row: only what is selected is stored.
 
     Args:
-        path: the text file or its folder.
-        customers: names, in the order of the result; all by default.
-        years: consecutive years; all by default. Reading stops after the last.
+        path: The text file or its folder.
+        customers: Names, in the order of the result; all by default.
+        years: Consecutive years; all by default. Reading stops after the last.
         late: "keep" or "drop" customers who joined after the first row that is read.
         progress: True for a bar, False for none, None for a bar if standard error is a terminal.
     """

@@ -1,0 +1,45 @@
+"""Optional packages: the extra that installs each, and errors that say what to install."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# package -> the extra that installs it
+EXTRAS = {
+    "jinja2": "cli",
+    "matplotlib": "plot",
+    "polars": "data",
+    "ray": "ray",
+    "rich": "cli",
+    "scipy": "train",
+    "sklearn": "train",
+    "sounddevice": "mic",
+    "soundfile": "audio",
+    "soxr": "audio",
+    "tensorboard": "train",
+    "tyro": "cli",
+}
+NAMES = {"ray": "Ray", "sklearn": "scikit-learn", "tensorboard": "TensorBoard"}  # where they differ from the package's
+
+
+def require(what: str, module: str, instead: str = "") -> Any:
+    """Import an optional module. If it is not installed, the error says what needs it and how to install it.
+
+    `what` is the subject of the message, such as "a plot"; `instead` is appended and may name an alternative.
+    """
+    package = module.partition(".")[0]
+    try:
+        import_module(package)
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise missing(what, package, instead) from error
+
+
+def missing(what: str, package: str, instead: str = "") -> ModuleNotFoundError:
+    """Return the error for an optional package that is not installed."""
+    return ModuleNotFoundError(
+        f"{what} needs {NAMES.get(package, package)}: pip install 'nystream[{EXTRAS[package]}]'{instead}", name=package
+    )

@@ -1,0 +1,139 @@
+"""`nystream train` again: runs that were stopped, that are finished, or that an older version wrote."""
+
+import json
+import os
+import re
+import runpy
+import signal
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nystream.cli import main
+from nystream.data import run as running
+from nystream.models import StreamModel
+from nystream.train import recipe
+
+small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_run.py"))))
+SMALL, table, trained = small.SMALL, small.table, small.trained
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "MIN_UPDATES_PER_EPOCH", 2)
+
+
+def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
+    table()
+    arguments = ["data.csv", "--target", "total"]
+    whole = trained(capsys, *arguments, "--out", "whole")
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe, "fit_landmarks", stop)
+        assert main(["train", *arguments, *SMALL]) == 130
+        said = "2 epochs of training saved in runs/data; run the same command to resume"
+        assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
+    assert "resuming runs/data at epoch 3 of 3\n" in trained(capsys, *arguments)
+    first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+    assert "phase 2 of 2" in whole
+    assert "resuming" not in whole
+
+
+def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):
+    table()
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe, "fit_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
+        assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
+    said = "2 epochs of training saved in runs/data; run the same command to resume"
+    assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
+
+
+def written_by_the_last_version(run, **changes):
+    """Rewrite the config file of a run as version 0.1 wrote it: its epochs are those of the first phase."""
+    config = run / "config.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    assert lines[1] == "# epochs are those of all phases together\n"
+    fields = tomllib.loads("".join(lines)) | changes
+    config.write_text(lines[0] + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
+
+
+def test_a_run_of_the_last_version_is_resumed_and_repeated(capsys, monkeypatch, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    first = trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)  # and one to fine-tune
+    assert "run is already trained (3 epochs" in trained(capsys, *arguments)
+    (tmp_path / "run" / "scores.json").unlink()
+    assert "resuming run: all 3 epochs are trained, only the scores are missing" in trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)
+    assert main(["train", "--config", "run/config.toml", "--out", "again", "--plain"]) == 0
+    one, other = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("run", "again"))
+    assert all(torch.equal(x, other[name]) for name, x in one.items())
+    assert "3 epochs of 2 updates: 2 with continual landmarks, then 1 with fixed ones" in first
+
+
+@pytest.mark.parametrize(("variant", "epochs"), [("co-fixed", 18), ("co-full", 12)])
+def test_a_run_of_the_last_version_with_its_usual_epochs_is_found(capsys, tmp_path, variant, epochs):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", variant]
+    trained(capsys, *arguments, "--epochs", str(epochs))
+    written_by_the_last_version(tmp_path / "runs" / "data", epochs=12, landmarks=4)
+    size = SMALL[: SMALL.index("--epochs")]
+    assert main(["train", *arguments, *size, "--plain"]) == 0
+    assert f"runs/data is already trained ({epochs} epochs" in capsys.readouterr().out
+    assert main(["train", *arguments, *size, "--epochs", "13", "--plain"]) == 0
+    assert "this one goes to runs/data-2" in capsys.readouterr().out
+
+
+def test_the_command_that_began_a_run_of_the_last_version_is_told_how_to_resume_it(capsys, tmp_path, refused):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    trained(capsys, *arguments)
+    written_by_the_last_version(tmp_path / "run", epochs=2)
+    err = refused("train", *arguments, *SMALL, "--epochs", "2")
+    assert "epochs is 3 there and 2 here" in err
+    assert "give --epochs 3 to resume it, or another folder" in err
+    err = refused("train", *arguments, *SMALL, "--epochs", "2", "--horizon", "2")
+    assert err.rstrip().endswith("; give another folder")
+
+
+def test_the_same_command_finds_its_run_again(capsys, refused):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
+    first, second = trained(capsys, *arguments), trained(capsys, *arguments)
+    assert first.splitlines()[-8:] == second.splitlines()[-8:]
+    assert re.search(r"runs/data is already trained \(3 epochs, finished 20.*\); its scores are below; give", second)
+    assert "training" not in second
+    assert "already" not in first
+    assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
+    err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")
+    assert "out=runs/data contains a run with other settings: horizon is 1 there and 3 here; give another folder" in err
+
+
+def test_a_run_that_lacks_a_newer_setting_goes_on(capsys, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", "co-full", "--out", "run"]
+    trained(capsys, *arguments)
+    config = tmp_path / "run" / "config.toml"
+    lines = config.read_text().splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("teacher")))
+    trained(capsys, *arguments)
+
+
+def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--variant", "co-full"]
+    trained(capsys, *arguments)
+    table(count=170)
+    err = refused("train", *arguments, *SMALL, "--out", "runs/data")
+    assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
+    out = trained(capsys, *arguments)
+    assert "runs/data has a run with other settings or other data: this one goes to runs/data-2" in out

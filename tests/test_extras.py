@@ -1,0 +1,24 @@
+"""Errors for optional packages that are not installed."""
+
+import sys
+
+import pytest
+
+from nystream import extras
+
+
+def test_a_missing_package_says_what_needs_it_and_how_to_install_it(monkeypatch):
+    assert extras.require("a test", "json.decoder") is sys.modules["json.decoder"]
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "sklearn.cluster", raising=False)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        extras.require("fitting", "sklearn.cluster", ", or do not fit")
+    assert str(caught.value) == "fitting needs scikit-learn: pip install 'nystream[train]', or do not fit"
+    assert caught.value.name == "sklearn"
+
+
+def test_another_module_that_is_missing_is_another_error(monkeypatch, tmp_path):
+    (tmp_path / "broken_package.py").write_text("import no_such_module")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"):
+        extras.require("a test", "broken_package")
