@@ -119,6 +119,7 @@ OTHER = {
     "sums": "partials",
     "bias": False,
     "dropout": 0.1,
+    "decay": True,
 }
 
 
@@ -134,7 +135,8 @@ def test_the_fingerprint_covers_every_field(field):
 def test_the_fingerprint_of_a_model_covers_every_field_of_its_attention(field):
     one = config("co-full-single") if field == "dropout" else config()
     other = dataclasses.replace(one, **{field: OTHER[field]})
-    model = {"input_dim": 5, "output_dim": 3, "layers": 2, "num_positions": 12, "ff_dim": 32}
+    model = {"input_dim": 5, "output_dim": 3, "num_positions": 12, "ff_dim": 32}
+    model["layers"] = 1 if field == "decay" else 2
     assert ns.ModelConfig(attention=one, **model).fingerprint != ns.ModelConfig(attention=other, **model).fingerprint
 
 

@@ -46,6 +46,14 @@ def test_inverses_that_amplify(variant, options):
     testing.check_stream_module(build(variant, 32, 16, torch.float32, **options), gradients=False)
 
 
+@pytest.mark.parametrize(("variant", "sums"), [(v, s) for v, s in FORMS if "decay" in variants.get(v).options])
+@pytest.mark.parametrize(("window", "landmarks", "update_size"), [(12, 5, 3), (101, 7, 1)])
+def test_decay(variant, sums, window, landmarks, update_size):
+    if sums != "subtract":
+        attn = build(variant, window, landmarks, sums=sums, update_size=update_size, decay=True)
+        testing.check_stream_module(attn, gradients=window < 100)
+
+
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if variants.get(v).fixed])
 def test_landmarks_that_are_learned(variant):
     attn = build(variant, 10, 3)

@@ -54,6 +54,11 @@ def test_deep_stacks(variant):
     )
 
 
+@pytest.mark.parametrize("variant", [v for v in SINGLE if "decay" in variants.get(v).options])
+def test_decay(variant):
+    check(model(attention(variant, 7, 3, decay=True), layers=2, stack="deep", positions="none"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_dtype(dtype):
     check(model(attention("co-fixed-single", pinv="ridge"), dtype))

@@ -26,6 +26,7 @@ def cases(draw, variant, pinvs=("newton", "exact", "ridge", "none")):
         sums=draw(st.sampled_from([s for s in variants.get(variant).forms if s != "subtract"])),
         pinv=draw(st.sampled_from(pinvs)),
         pinv_iters=draw(st.integers(1, 6)),
+        decay="decay" in variants.get(variant).options and draw(st.booleans()),
     )
     tokens = draw(st.integers(1, 3 * groups + 2)) * r
     first = draw(st.integers(0, tokens // r)) * r  # tokens that come one step at a time; the rest in one piece
@@ -38,6 +39,8 @@ def check(case, dtype, tolerance):
     attn = ns.MultiheadAttention(cfg, dtype=dtype).eval()
     if cfg.fixed:
         attn.set_landmarks(*(torch.randn(2, cfg.num_heads, cfg.m, cfg.head_dim) * 2).to(dtype))
+    if cfg.decay:  # from hardly any to nine tenths per token
+        attn.decay_logit.data.copy_(torch.rand(cfg.num_heads) * 8 - 6)
     x = torch.randn(2, tokens, cfg.embed_dim, dtype=dtype)
     with torch.no_grad():
         expected = reference_outputs(attn, x)

@@ -40,6 +40,8 @@ class AttentionConfig:
             method, which accumulates rounding errors), or "auto" to choose between the first two.
         bias: Whether the four projections have a bias.
         dropout: Dropout of the attention weights in training. Only the full variants compute such weights.
+        decay: Whether recent tokens weigh more: each head lowers the logit of a token by a learned rate for every token
+            that came after it. For the newest-row variants.
 
     Example:
         >>> import nystream as ns
@@ -64,6 +66,7 @@ class AttentionConfig:
     sums: Sums = "auto"
     bias: bool = True
     dropout: float = 0.0
+    decay: bool = False
 
     def __post_init__(self) -> None:
         forms = self.record.forms  # first, because it raises if the variant is unknown
@@ -99,6 +102,14 @@ class AttentionConfig:
                 f"dropout={self.dropout} is not supported by variant {self.variant!r}, which never computes the n x n "
                 f"attention weights; set dropout=0.0 and apply dropout after the attention instead"
             )
+        boolean("decay", self.decay)
+        if self.decay and "decay" not in self.record.options:
+            supported = ", ".join(name for name in variants.names() if "decay" in variants.get(name).options)
+            raise ValueError(
+                f"decay=True is not supported by variant {self.variant!r}; the variants that support it are {supported}"
+            )
+        if self.decay and self.sums == "subtract":
+            raise ValueError("decay=True is not supported by sums='subtract'; use sums='auto'")
         for name in ("pinv_ridge", "dropout"):  # so that 0 and 0.0 give the same fingerprint
             object.__setattr__(self, name, float(getattr(self, name)))
 
@@ -164,7 +175,11 @@ class AttentionConfig:
         return self.record.form(self.sums, self.window, self.update_size)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """The fields; without `decay` if it is off, as in configs and fingerprints of version 0.1."""
+        fields = dataclasses.asdict(self)
+        if not self.decay:
+            del fields["decay"]
+        return fields
 
     @cached_property
     def fingerprint(self) -> str:

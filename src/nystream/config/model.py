@@ -109,6 +109,8 @@ class EncoderConfig:
                         f"newest row; use a variant that does, such as those that end in -single, or stack='paper'"
                     )
         else:
+            if self.layers != 1 and any(cfg.decay for cfg in configs):
+                raise ValueError("decay=True is not supported by stack='paper' with several blocks; use stack='deep'")
             self.blocks  # noqa: B018  raises for a variant without roles
 
     @cached_property
@@ -154,7 +156,9 @@ class EncoderConfig:
         return self.blocks[0].receptive_field
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        configs = self.attention
+        attention = tuple(cfg.to_dict() for cfg in configs) if isinstance(configs, tuple) else configs.to_dict()
+        return dataclasses.asdict(self) | {"attention": attention}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Any:

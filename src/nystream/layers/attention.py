@@ -15,6 +15,8 @@ from nystream.config.checks import MAX_SIZE
 from nystream.layers import checks, pinv_cache
 from nystream.ops.attention import nystrom, nystrom_fixed
 from nystream.ops.attention.common import Fixed, gamma_pinv
+from nystream.ops.decay import initial
+from nystream.ops.precision import accumulate
 from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
@@ -74,6 +76,8 @@ class MultiheadAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
             nn.Linear(width, width, bias=config.bias, device=device, dtype=dtype) for _ in range(4)
         )
+        if config.decay:
+            self.decay_logit = nn.Parameter(initial(config.num_heads, config.window).to(device, dtype))
         if config.fixed:
             empty = torch.full((config.num_heads, config.m, config.head_dim), torch.nan, device=device, dtype=dtype)
             self.register_buffer("q_tilde", empty)
@@ -122,7 +126,7 @@ class MultiheadAttention(nn.Module):
         if cfg.dropout and self.training:
             extra["dropout"] = cfg.dropout
         with _full_precision(x):
-            out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra)
+            out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra, **self._decay())
         y = self._output(out, lengths)
         return y if lengths is None else torch.where((lengths > 0)[:, None, None], y, 0.0)
 
@@ -200,7 +204,7 @@ class MultiheadAttention(nn.Module):
         q, k, v = self._project(inputs)
         when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
         with _full_precision(x):
-            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when)
+            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when, **self._decay())
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
@@ -276,7 +280,9 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f"x has {x.shape[1]} tokens, but factors() needs a full window of {cfg.window}")
         q, k, _ = self._project(self._inputs(x, key, None))
         with _full_precision(x):
-            return Factors(*(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed()))
+            return Factors(
+                *(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed(), **self._decay())
+            )
 
     @property
     def _ops(self) -> Any:
@@ -316,7 +322,7 @@ class MultiheadAttention(nn.Module):
         cfg = self.config
         q, k, v = self._project(inputs)
         with _full_precision(q):
-            out, new = self._ops.step(q, k, v, state, cfg, self._fixed())
+            out, new = self._ops.step(q, k, v, state, cfg, self._fixed(), **self._decay())
         return self._output(out, None if cfg.single else new.time.clamp(max=cfg.window)), new
 
     def _output(self, out: Tensor, lengths: Tensor | None) -> Tensor:
@@ -326,6 +332,16 @@ class MultiheadAttention(nn.Module):
             return y
         exists = torch.arange(y.shape[1], device=y.device) >= y.shape[1] - lengths[:, None]
         return torch.where(exists[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
+
+    @property
+    def decay(self) -> Tensor:
+        """The rates λ [H] at which logits fall with age: between 0 and 1 per token."""
+        if not self.config.decay:
+            raise ValueError("decay=False in the config of this attention, so it has no rates of decay")
+        return accumulate(self.decay_logit).sigmoid()
+
+    def _decay(self) -> dict[str, Tensor]:
+        return {"decay": self.decay} if self.config.decay else {}
 
     def _fixed(self) -> Fixed | None:
         """Return the fixed landmarks and their Γ†, by the rules of `nystream.layers.pinv_cache`."""

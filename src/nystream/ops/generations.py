@@ -19,6 +19,7 @@ from torch import Tensor
 from nystream.config import AttentionConfig
 from nystream.ops import parallel, partials, ring
 from nystream.ops.attention.common import gamma_pinv, weights
+from nystream.ops.decay import falls
 from nystream.ops.landmarks import Segments
 from nystream.ops.partials import Partial
 from nystream.ops.precision import accumulate
@@ -81,7 +82,15 @@ def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, time: Tensor, when:
     return Bank(stored, newest, after, torch.where(moved[:, None, None, None], unfinished, pending))
 
 
-def windowed(q: Tensor, key: Tensor, value: Tensor, bank: Bank, cfg: AttentionConfig, when: Timeline) -> Tensor:
+def windowed(
+    q: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bank: Bank,
+    cfg: AttentionConfig,
+    when: Timeline,
+    decay: Tensor | None = None,
+) -> Tensor:
     """β_φ Γ† Δ_φ V of every token whose window is full.
 
     q [B, T, H, D]; key and value [B, n + T, H, D] on the extended axis. Returns [B, T, H, D].
@@ -117,7 +126,7 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, bank: Bank, cfg: AttentionCo
         some = Block(*(x[:, at : at + piece] for x in blocks))
         runs = torch.arange(at, at + some.query.shape[1], device=q.device)[:, None] + torch.arange(m, device=q.device)
         q_tilde, k_tilde = landmarks[:, runs].movedim(2, -2).unbind(2)  # [B, g, H, m, D]
-        outs.append(_attend(some, q_tilde, k_tilde, q, key, value, cfg))
+        outs.append(_attend(some, q_tilde, k_tilde, q, key, value, cfg, decay))
     rank = (place - first.gather(1, generation)).clamp(max=width - 1)
     out = torch.cat(outs, 1)[ring.rows(q)[:, None], generation, :, rank]  # [B, T, H, D]
     gone = lost.unfold(1, m, 1).any(-1)[ring.rows(q)[:, None], generation]  # [B, T, H]
@@ -125,17 +134,29 @@ def windowed(q: Tensor, key: Tensor, value: Tensor, bank: Bank, cfg: AttentionCo
 
 
 def _attend(
-    block: Block, q_tilde: Tensor, k_tilde: Tensor, q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig
+    block: Block,
+    q_tilde: Tensor,
+    k_tilde: Tensor,
+    q: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cfg: AttentionConfig,
+    decay: Tensor | None,
 ) -> Tensor:
     """Outputs [B, g, H, Q, D] of some generations."""
     query, edges, middle, start, end = block
     weight = weights(_gather(q, query), k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg)  # [B, g, H, Q, m]
     shared = None
     if middle.shape[-1]:
-        part = partials.of_tokens(_gather(key, middle) @ q_tilde.mT * cfg.scale, _gather(value, middle))
+        logit = _gather(key, middle) @ q_tilde.mT * cfg.scale  # [B, g, H, M, m]
+        if decay is not None:
+            logit = logit - falls(decay, edges[..., -1:] - middle)[..., None]
+        part = partials.of_tokens(logit, _gather(value, middle))
         shared = Partial(part.max.unsqueeze(-2), part.sum)
     seen = (edges.unsqueeze(-2) >= start) & (edges.unsqueeze(-2) <= end)  # [B, g, Q, E]
-    logit = q_tilde @ _gather(key, edges).mT * cfg.scale
+    logit = q_tilde @ _gather(key, edges).mT * cfg.scale  # [B, g, H, m, E]
+    if decay is not None:  # all ages count from the last place that any query of the generation sees
+        logit = logit - falls(decay, edges[..., -1:] - edges).unsqueeze(-2)
     return partials.attend(weight, shared, logit, seen[:, :, None], _gather(value, edges))
 
 

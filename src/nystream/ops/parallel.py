@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from nystream.ops import partials
+from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR, Partial, select
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
@@ -29,7 +30,9 @@ CHUNK = 16
 AT_ONCE = 1 << 24
 
 
-def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline) -> Tensor:
+def windowed(
+    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None = None
+) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
     weight [B, T, H, m]; logit [B, n + T, H, m] and value [B, n + T, H, D] on the extended axis, −inf where void.
@@ -40,9 +43,9 @@ def windowed(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
     exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
     if not tracing() and bool(finite.all()) and bool(exists.all()):
-        return _chunked(weight, logit, value, n, r, when)
+        return _chunked(weight, logit, value, n, r, when, decay)
     used = (finite & exists[..., None])[..., None]
-    out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when)
+    out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when, decay)
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
@@ -56,7 +59,9 @@ def spoiled(bad: Tensor, n: int, when: Timeline) -> Tensor:
     return before.gather(1, end) > before.gather(1, start)
 
 
-def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline) -> Tensor:
+def _chunked(
+    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None
+) -> Tensor:
     length = weight.shape[1]
     chunk = r * -(-CHUNK // r)  # whole groups
     count = -(-length // chunk)
@@ -77,7 +82,7 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
     own = base[:, None] + torch.arange(chunk, device=weight.device)
     places = torch.cat([base[:, None] - n + 1 + torch.arange(reach, device=weight.device), own], 1)
     queries = pad(weight, (0, 0, 0, 0, 0, rear)).unflatten(1, (count, chunk)).transpose(2, 3)  # [B, count, H, C, m]
-    shared = _shared(logit, value, when, carried, chunk, whole, rear) if whole else None
+    shared = _shared(logit, value, when, carried, chunk, whole, rear, decay) if whole else None
     outs = []
     piece = max(1, AT_ONCE // (queries[:, 0].numel() * places.shape[1]))
     for at in range(0, count, piece):
@@ -90,12 +95,23 @@ def _chunked(weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when:
             part_max = shared.max[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
             part = Partial(part_max, shared.sum[:, some])
         edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
+        if decay is not None:  # ages count from the last place before the chunk, where the shared chunks end
+            edge_logit = edge_logit - falls(decay, base[some, None] - 1 - edges).unsqueeze(2)
         edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
         outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
     return torch.cat(outs, 1).transpose(2, 3).flatten(1, 2)[:, :length]
 
 
-def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: int, whole: int, rear: int) -> Partial:
+def _shared(
+    logit: Tensor,
+    value: Tensor,
+    when: Timeline,
+    carried: int,
+    chunk: int,
+    whole: int,
+    rear: int,
+    decay: Tensor | None,
+) -> Partial:
     """The partial of the `whole` chunks before each query chunk, without tokens before the start of the stream."""
     last = pad(when.time, (0, rear))[:, chunk - 1 :: chunk]  # the time of a padded chunk is not used
     age = torch.arange(chunk - 1, -1, -1, device=last.device)
@@ -103,33 +119,44 @@ def _shared(logit: Tensor, value: Tensor, when: Timeline, carried: int, chunk: i
     older = torch.cat([older.new_zeros(older.shape[0], carried, chunk), older], 1)
     opens = pad(last <= chunk, (carried, 0))  # [B, carried + count] chunks in which a stream starts
     cut = logit.unflatten(1, (-1, chunk)).masked_fill(older[..., None, None], -torch.inf)
+    if decay is not None:
+        cut = cut - falls(decay, age).mT[..., None]
     chunks = partials.of_tokens(cut.transpose(2, 3), value.unflatten(1, (-1, chunk)).transpose(2, 3))
-    windows = _slide(chunks, opens, whole)
+    windows = _slide(chunks, opens, whole, None if decay is None else chunk * decay[:, None])
     before = slice(carried - whole, opens.shape[1] - whole)  # the run that ends where each query chunk begins
     return select(windows, slice(None), before)
 
 
-def _slide(chunks: Partial, opens: Tensor, width: int) -> Partial:
-    """Combine every run of `width` chunks, using the binary digits of `width`."""
+def _slide(chunks: Partial, opens: Tensor, width: int, fall: Tensor | None) -> Partial:
+    """Combine every run of `width` chunks, using the binary digits of `width`; logits fall by `fall` per chunk."""
     power, power_opens = chunks, opens  # of `step` chunks, by first chunk
     result: tuple[Partial, Tensor] | None = None  # of `done` chunks, by first chunk
     done, step = 0, 1
     while True:
         if width & step:
-            result = (power, power_opens) if result is None else _then(*result, power, power_opens, done)
+            result = (power, power_opens) if result is None else _then(*result, power, power_opens, done, fall, step)
             done += step
         if done == width:
             assert result is not None
             return result[0]
-        power, power_opens = _then(power, power_opens, power, power_opens, step)
+        power, power_opens = _then(power, power_opens, power, power_opens, step, fall, step)
         step *= 2
 
 
-def _then(older: Partial, older_opens: Tensor, newer: Partial, newer_opens: Tensor, by: int) -> tuple[Partial, Tensor]:
-    """Combine runs of `by` chunks with the runs that follow; a run in which a stream starts hides the older one."""
+def _then(
+    older: Partial,
+    older_opens: Tensor,
+    newer: Partial,
+    newer_opens: Tensor,
+    by: int,
+    fall: Tensor | None,
+    width: int,
+) -> tuple[Partial, Tensor]:
+    """Combine runs of `by` chunks with the `width` that follow; a run in which a stream starts hides the older one."""
     length = min(newer_opens.shape[1] - by, older_opens.shape[1])
     newer, newer_opens = select(newer, slice(None), slice(by, by + length)), newer_opens[:, by : by + length]
-    part_max = older.max[:, :length].masked_fill(newer_opens[..., None, None], FLOOR)
+    part_max = older.max[:, :length] if fall is None else older.max[:, :length] - width * fall
+    part_max = part_max.masked_fill(newer_opens[..., None, None], FLOOR)
     return partials.combine(Partial(part_max, older.sum[:, :length]), newer), older_opens[:, :length] | newer_opens
 
 

@@ -64,6 +64,11 @@ def combine(a: Partial, b: Partial) -> Partial:
     return Partial(largest, torch.addcmul(a.sum * scale_a, b.sum, scale_b))
 
 
+def aged(part: Partial, fall: Tensor) -> Partial:
+    """The partial sum with all its logits lowered by `fall`, which broadcasts to `max`."""
+    return Partial(part.max - fall, part.sum)
+
+
 def merge(parts: Partial, dim: int) -> Partial:
     """`combine` along a dimension; `dim` is negative and refers to `max`."""
     largest = parts.max.amax(dim, keepdim=True)

@@ -39,6 +39,11 @@ def valid(time: Tensor, n: int) -> Tensor:
     return torch.arange(n, device=time.device) < time[:, None]
 
 
+def age(time: Tensor, n: int) -> Tensor:
+    """[B, n]: how many tokens have come after the one in each slot."""
+    return (time[:, None] - 1 - torch.arange(n, device=time.device)) % n
+
+
 def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, time: Tensor, void: float = 0.0) -> Tensor:
     """The ring after a piece of a stream.
 
@@ -46,7 +51,7 @@ def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, time: Tensor, void: floa
     the time after it. Slots without a token of the current stream are filled with `void`.
     """
     n = ring.shape[1]
-    age = (time[:, None] - 1 - torch.arange(n, device=time.device)) % n  # [B, n]
-    tokens = ext[rows(time)[:, None], n + lengths[:, None] - 1 - age]
-    has_token = (age < time[:, None]).reshape(*age.shape, *[1] * (ring.dim() - 2))
+    ages = age(time, n)
+    tokens = ext[rows(time)[:, None], n + lengths[:, None] - 1 - ages]
+    has_token = (ages < time[:, None]).reshape(*ages.shape, *[1] * (ring.dim() - 2))
     return torch.where(has_token, tokens.to(ring.dtype), void)

@@ -56,6 +56,10 @@ class Cut(Segments):
         turn = (group // self.length * self.segments + k) % 2
         return k, group % self.length - self.start(k), turn
 
+    def between(self, older: Tensor, newer: Tensor) -> Tensor:
+        """Groups from the end of one segment to the end of another that comes after it."""
+        return (self.start(newer) + self.size(newer) - self.start(older) - self.size(older)) % self.length
+
     def suffix_slot(self, length: Tensor, turn: Tensor) -> Tensor:
         """Slot of the suffix of `length` >= 1 groups that is read during `turn`."""
         return self.suffixes + torch.where(turn == 0, length - 1, self.longest - length)
@@ -73,6 +77,9 @@ class SlotTable(NamedTuple):
     group: Tensor  # [2N] the ring group that joins the next suffix
     write: Tensor  # [2N, 3] where the three results go
     read: Tensor  # [2N, 4] back, front, middle, last whole segment
+    older_age: Tensor  # [3] groups by which a push moves the end of the back, of a suffix and of a middle
+    join_age: Tensor  # [2N, 3] groups from the end of what joins to the end of the sum that it joins
+    read_age: Tensor  # [2N, 4] groups from the end of what is read to the newest group
 
 
 @per_device
@@ -109,37 +116,56 @@ def table(groups: int) -> SlotTable:
         group=(c.start(following) + c.size(following) - grown).clamp(min=0),
         write=torch.stack(write, 1),
         read=torch.stack(read, 1),
+        older_age=torch.tensor([1, 0, 0]),
+        join_age=torch.stack([identity, j, c.between((k + 2 + j) % c.segments, last)], 1),
+        read_age=torch.stack([identity, groups + j + 1 - c.size(k), j + 1 + c.size(last), j + 1], 1),
     )
 
 
-def push(parts: Partial, ring_logit: Tensor, ring_value: Tensor, time: Tensor, logit: Tensor, value: Tensor) -> None:
+def push(
+    parts: Partial,
+    ring_logit: Tensor,
+    ring_value: Tensor,
+    time: Tensor,
+    logit: Tensor,
+    value: Tensor,
+    decay: Tensor | None = None,
+) -> None:
     """Add a group, in place: logit [B, r, H, m], value [B, r, H, D]; `time` is the time before it."""
     r = logit.shape[1]
     groups = ring_logit.shape[1] // r
     t = table(groups, device=time.device)
     b, phase = ring.rows(time), (time // r) % (2 * groups)
     at = t.group[phase]
-    joins = partials.of_tokens(
-        torch.stack([logit, ring_logit.unflatten(1, (-1, r))[b, at]], 1).transpose(2, 3),  # [B, 2, H, r, m]
-        torch.stack([value, ring_value.unflatten(1, (-1, r))[b, at].to(value.dtype)], 1).transpose(2, 3),
-    )
+    logits = torch.stack([logit, ring_logit.unflatten(1, (-1, r))[b, at]], 1)  # [B, 2, r, H, m]
+    values = torch.stack([value, ring_value.unflatten(1, (-1, r))[b, at].to(value.dtype)], 1)
+    if decay is not None:
+        logits = logits - _within_group(decay, r)
+    joins = partials.of_tokens(logits.transpose(2, 3), values.transpose(2, 3))
     whole, older = t.whole[phase], t.older[phase]
     joins = _cat(joins, select(parts, b[:, None], whole[:, None]))
-    new = partials.combine(select(parts, b[:, None], older), joins)
+    grown = select(parts, b[:, None], older)
+    if decay is not None:
+        joins = partials.aged(joins, _by_groups(decay, t.join_age[phase], r))
+        grown = partials.aged(grown, _by_groups(decay, t.older_age, r))
+    new = partials.combine(grown, joins)
     write = t.write[phase]
     parts.max.index_put_((b[:, None], write), new.max)
     parts.sum.index_put_((b[:, None], write), new.sum)
 
 
-def read(parts: Partial, time: Tensor, n: int, r: int) -> Tensor:
+def read(parts: Partial, time: Tensor, n: int, r: int, decay: Tensor | None = None) -> Tensor:
     """Δ_φ V [B, H, m, D] of the window; `time` is the time after the newest group."""
     groups = n // r
     b, phase = ring.rows(time), (time // r - 1) % (2 * groups)
-    slots = table(groups, device=time.device).read[phase]  # [B, 4]
-    return partials.mean(partials.merge(select(parts, b[:, None], slots), -3))
+    t = table(groups, device=time.device)
+    window = select(parts, b[:, None], t.read[phase])  # max [B, 4, H, m]
+    if decay is not None:
+        window = partials.aged(window, _by_groups(decay, t.read_age[phase], r))
+    return partials.mean(partials.merge(window, -3))
 
 
-def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int) -> Partial:
+def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int, decay: Tensor | None = None) -> Partial:
     """Compute all partials from the rings, in O(n m d). Void tokens have a logit of −inf.
 
     No intermediate array is larger than the rings, except the suffixes of two segments.
@@ -155,15 +181,31 @@ def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int) -> Par
     # The total of the newest segment covers only its new groups, the back; the others are complete.
     back = inside & ((every != k[:, None])[:, :, None] | (place <= j[:, None, None]))  # [B, K, L]
     logit, value = ring_logit.unflatten(1, (-1, r)), ring_value.unflatten(1, (-1, r))
-    totals = _of_groups(logit[:, slots], value[:, slots], back)  # max [B, K, H, m]
+    if decay is not None:
+        logit = logit - _within_group(decay, r)
+
+    def lowered(logit: Tensor, end: Tensor) -> Tensor:
+        """Logits [B, ., L, r, H, m] of segments, decayed up to their group number `end` [B, .]."""
+        return logit if decay is None else logit - _by_groups(decay, end[..., None] - place, r).unsqueeze(-3)
+
+    ends = torch.where(every == k[:, None], j[:, None], c.size(every) - 1)
+    totals = _of_groups(lowered(logit[:, slots], ends), value[:, slots], back)  # max [B, K, H, m]
 
     pair = torch.stack([k, (k + 1) % c.segments], 1)  # [B, 2] the segments whose suffixes are in use
     at = b[:, None, None], slots[pair]  # [B, 2, L]
-    tails = partials.suffixes(_of_groups(logit[at].unsqueeze(3), value[at].unsqueeze(3), inside[pair].unsqueeze(3)))
+    whole = lowered(logit[at], c.size(pair) - 1).unsqueeze(3)
+    tails = partials.suffixes(_of_groups(whole, value[at].unsqueeze(3), inside[pair].unsqueeze(3)))
 
     ahead = (every - k[:, None] - 2) % c.segments  # [B, K] the order in which segments join the next middle
-    middle = _merge_where(totals, (every != k[:, None]) & (every != (k[:, None] - 1) % c.segments))
-    next_middle = _merge_where(totals, ahead < (j[:, None] + 1).clamp(max=c.segments - 2))
+    last = (k[:, None] - 1) % c.segments
+    others = (every != k[:, None]) & (every != last)
+    joined = ahead < (j[:, None] + 1).clamp(max=c.segments - 2)
+    middle, next_middle = (
+        _merge_where(
+            totals if decay is None else partials.aged(totals, _by_groups(decay, c.between(every, newest), r)), member
+        )
+        for member, newest in ((others, (last - 1) % c.segments), (joined, last))
+    )
 
     # All possible contents of a slot: identity, K totals, L + L suffixes by first index, the two middles.
     identity = Partial(torch.full_like(middle.max, FLOOR), torch.zeros_like(middle.sum))
@@ -209,3 +251,13 @@ def _content(c: Cut, k: Tensor, j: Tensor, turn: Tensor) -> Tensor:
     entries = torch.where(reading <= c.size(k) - 1 - j, front, built)
     fixed = torch.zeros_like(k).expand(-1, 2)
     return torch.cat([fixed, middle_entries, totals, entries], 1)
+
+
+def _within_group(decay: Tensor, r: int) -> Tensor:
+    """[r, H, 1]: how far the logits of a group's tokens fall by the group's last token."""
+    return torch.arange(r - 1, -1, -1, device=decay.device)[:, None, None] * decay[:, None]
+
+
+def _by_groups(decay: Tensor, age: Tensor, r: int) -> Tensor:
+    """[..., H, 1]: how far logits fall in `age` [...] groups."""
+    return (r * age)[..., None, None] * decay[:, None]

@@ -8,7 +8,7 @@ subtract    the paper's update: one sum, from which the oldest token is subtract
 
 The rings are authoritative: ring_logit [B, n, H, m] has the logits of all landmarks with all keys of the window (−inf
 in void slots), ring_value [B, n, H, D] the values. `parts`, the partial sums, are a cache of them, and empty for
-"recompute".
+"recompute". Decay (`ops.decay`) is not part of the logits in the ring; it is applied when they are summed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops import partials, ring, sliding
+from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR, Partial, select
 
 
@@ -39,10 +40,11 @@ def push(
     time: Tensor,
     logit: Tensor,
     value: Tensor,
+    decay: Tensor | None = None,
 ) -> None:
     """Add a group, in place: logit [B, r, H, m], value [B, r, H, D]; `time` is the time before it."""
     if cfg.form == "partials":
-        sliding.push(parts, ring_logit, ring_value, time, logit, value.to(logit.dtype))
+        sliding.push(parts, ring_logit, ring_value, time, logit, value.to(logit.dtype), decay)
     elif cfg.form == "subtract":
         old_logit, old_value = (ring.read(x, time, cfg.update_size) for x in (ring_logit, ring_value))
         parts.sum[:, 0] += _plain_sum(logit, value) - _plain_sum(old_logit, old_value)
@@ -50,20 +52,32 @@ def push(
     ring.write(ring_value, time, value)
 
 
-def delta_v(cfg: AttentionConfig, parts: Partial, ring_logit: Tensor, ring_value: Tensor, time: Tensor) -> Tensor:
+def delta_v(
+    cfg: AttentionConfig,
+    parts: Partial,
+    ring_logit: Tensor,
+    ring_value: Tensor,
+    time: Tensor,
+    decay: Tensor | None = None,
+) -> Tensor:
     """Δ_φ V [B, H, m, D]; `time` is the time after the newest group."""
     if cfg.form == "partials":
-        return sliding.read(parts, time, cfg.window, cfg.update_size)
+        return sliding.read(parts, time, cfg.window, cfg.update_size, decay)
     if cfg.form == "subtract":
         return partials.mean(select(parts, slice(None), 0))
-    delta = ring_logit.permute(0, 2, 3, 1).softmax(-1)  # [B, H, m, n]
+    logit = ring_logit.permute(0, 2, 3, 1)  # [B, H, m, n]
+    if decay is not None:
+        logit = logit - falls(decay, ring.age(time, cfg.window)).unsqueeze(2)
+    delta = logit.softmax(-1)
     return delta @ ring_value.to(delta.dtype).transpose(1, 2)
 
 
-def rebuild(cfg: AttentionConfig, ring_logit: Tensor, ring_value: Tensor, time: Tensor) -> Partial:
+def rebuild(
+    cfg: AttentionConfig, ring_logit: Tensor, ring_value: Tensor, time: Tensor, decay: Tensor | None = None
+) -> Partial:
     """Compute the partial sums from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
     if cfg.form == "partials":
-        return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size)
+        return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size, decay)
     if cfg.form == "subtract":
         part_sum = _plain_sum(ring_logit, ring_value)[:, None]
         return Partial(torch.zeros_like(part_sum[..., 0]), part_sum)

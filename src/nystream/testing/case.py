@@ -60,12 +60,13 @@ def reference_outputs(
         for layer, y in ((attn.q_proj, x), (attn.k_proj, key), (attn.v_proj, key))
     )
     fixed = (double(attn.q_tilde), double(attn.k_tilde)) if cfg.fixed else (None, None)
+    extra = {"decay": double(attn.decay)} if cfg.decay else {}
     attend = load("reference", cfg.record.reference)
     if attend is None:
         raise ValueError(f"variant {cfg.variant!r} has no reference; register it with reference=")
     outs = []
     for t in range(cfg.update_size, x.shape[1] + 1, cfg.update_size) if times is None else times:
-        out = linear(attn.out_proj, attend(cfg, q, k, v, t, *fixed).transpose(1, 2).flatten(2))
+        out = linear(attn.out_proj, attend(cfg, q, k, v, t, *fixed, **extra).transpose(1, 2).flatten(2))
         if not cfg.single:
             empty = torch.arange(cfg.window) < cfg.window - t
             out = torch.where(empty[:, None], 0.0, out)

@@ -12,8 +12,8 @@ from torch.optim import AdamW, Optimizer
 from nystream.train.checkpoint import OPTIMIZER
 from nystream.train.config import TrainConfig
 
-LANDMARKS = ("q_tilde", "k_tilde")
-UNDECAYED = ("positions.table", *LANDMARKS)
+LEARNED_FASTER = ("q_tilde", "k_tilde", "decay_logit")
+UNDECAYED = ("positions.table", *LEARNED_FASTER)
 
 
 def adamw(parameters: Iterable[tuple[str, Tensor]], config: TrainConfig, stacked: bool = False) -> Optimizer:
@@ -21,7 +21,7 @@ def adamw(parameters: Iterable[tuple[str, Tensor]], config: TrainConfig, stacked
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for name, x in parameters:
         decays = x.dim() - stacked >= 2 and not name.endswith(UNDECAYED)
-        scale = config.landmark_lr if name.endswith(LANDMARKS) else 1.0
+        scale = config.landmark_lr if name.endswith(LEARNED_FASTER) else 1.0
         groups.setdefault((config.weight_decay if decays else 0.0, scale), []).append(x)
     return AdamW(
         [{"params": some, "weight_decay": decay, "scale": scale} for (decay, scale), some in groups.items()],

@@ -49,13 +49,24 @@ def _variant(name: str, costs: str, fixed_form: str, **fields: Any) -> Variant:
 
 BUILT_IN: tuple[Variant, ...] = (
     _plain("full", "Att", "full", options=("dropout", "attn_mask")),
-    _variant("co-full-single", "full", "co-fixed-single", rows="newest", kernel="full", **CO_FULL),
+    _variant(
+        "co-full-single",
+        "full",
+        "co-fixed-single",
+        rows="newest",
+        kernel="full",
+        **CO_FULL | {"options": ("dropout", "decay")},
+    ),
     # Its "auto" is a form of its own: a row is recomputed when its running sum has lost precision.
     _variant("co-full-retro", "full", "co-fixed-retro", rows="all", sums=("auto", "recompute", "subtract"), **CO_FULL),
     _plain("nystrom", "Ny", "means", landmarks="window"),
     _plain("nystrom-fixed", "Ny-Fix", "fixed", landmarks="fixed"),
-    _variant("co-cont-single", "means", "co-fixed-single", rows="newest", kernel="continual", **CO_CONT),
+    _variant(
+        "co-cont-single", "means", "co-fixed-single", rows="newest", kernel="continual", options=("decay",), **CO_CONT
+    ),
     _variant("co-cont-retro", "means", "co-fixed-retro", rows="all", **CO_CONT),
-    _variant("co-fixed-single", "fixed", "co-fixed-single", rows="newest", kernel="fixed", **CO_FIXED),
+    _variant(
+        "co-fixed-single", "fixed", "co-fixed-single", rows="newest", kernel="fixed", options=("decay",), **CO_FIXED
+    ),
     _variant("co-fixed-retro", "fixed", "co-fixed-retro", rows="all", **CO_FIXED),
 )

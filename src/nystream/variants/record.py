@@ -16,7 +16,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "rows": ("newest", "all"),
     "landmarks": ("none", "window", "stream", "fixed"),
     "sums": ("auto", "partials", "recompute", "subtract"),
-    "options": ("dropout", "attn_mask"),
+    "options": ("dropout", "attn_mask", "decay"),
 }
 LANDMARKS_OF_KERNEL = {"full": "none", "continual": "stream", "fixed": "fixed"}
 FUNCTIONS = ("forward", "init_state", "step", "steps")
@@ -47,8 +47,8 @@ class Variant:
         family: The name of a model built from such blocks. Default: the name of the variant.
         sums: The supported implementations of the sliding window; "recompute" must be one of them. "auto" selects the
             first, except that "partials" is replaced by "recompute" for windows shorter than 128 tokens.
-        options: The options of `MultiheadAttention` that its `forward` supports: "dropout", "attn_mask" (passed as
-            `mask=`).
+        options: The options of `MultiheadAttention` that it supports: "dropout" and "attn_mask" (passed to `forward`,
+            the latter as `mask=`), "decay" (passed to `forward`, `step`, `steps` and the reference).
         roles: The variants of the first, middle and last block of a paper stack. None: it cannot be used in one.
         fixed_form: The variant it becomes when its landmarks are fixed.
         kernel: The kernel that runs it in a compiled pool: "full", "continual" or "fixed". None: no kernel.

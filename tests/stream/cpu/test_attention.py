@@ -25,6 +25,10 @@ def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **op
         fixed = [torch.randn(heads, m, dim) * scale for _ in range(2)]
         attn.set_landmarks(*fixed)
         fixed = [x.double() for x in fixed]
+    rates = {}
+    if cfg.decay:  # from hardly any to nine tenths per token
+        attn.decay_logit.data.copy_(torch.rand(heads) * 8 - 6)
+        rates = {"decay": attn.decay.detach().double()}
     kernel = AttentionKernel(attn)
     q, k, v = (torch.randn(1, heads, tokens, dim) for _ in range(3))
     q, k = q * scale, k * scale
@@ -32,7 +36,7 @@ def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **op
     for t in range(1, tokens + 1):
         given = (kernel.lanes(x[0, :, t - 1].contiguous().numpy()) for x in (q, k, v))
         out = kernel.heads(kernel.step(*given))
-        exact = reference.attend(cfg, q.double(), k.double(), v.double(), t, *fixed)
+        exact = reference.attend(cfg, q.double(), k.double(), v.double(), t, *fixed, **rates)
         worst = max(worst, float(np.abs(out - exact.flatten().numpy()).max()))
         largest = max(largest, float(exact.abs().max()))
     return worst / largest
@@ -45,18 +49,19 @@ def against_reference(variant, n, m, heads, dim, tokens, scale=1.0, seed=0, **op
     heads=st.sampled_from([1, 2, 3, 4, 8, 12, 16]),
     dim=st.sampled_from([1, 3, 4, 8, 12]),
     seed=st.integers(0, 1000),
+    decay=st.booleans(),
 )
-def test_any_size(variant, n, share, heads, dim, seed):
+def test_any_size(variant, n, share, heads, dim, seed, decay):
     m = max(1, round(share * min(n, 9)))
     # ridge is bounded for all landmarks, so this measures the kernel and not the condition of Γ
-    assert against_reference(variant, n, m, heads, dim, 2 * n + 7, seed=seed, pinv="ridge") < 1e-5
+    assert against_reference(variant, n, m, heads, dim, 2 * n + 7, seed=seed, pinv="ridge", decay=decay) < 1e-5
 
 
 @settings(max_examples=4)
-@given(n=st.integers(100, 300), m=st.integers(1, 6), seed=st.integers(0, 1000))
-def test_longer_windows(n, m, seed):
+@given(n=st.integers(100, 300), m=st.integers(1, 6), seed=st.integers(0, 1000), decay=st.booleans())
+def test_longer_windows(n, m, seed, decay):
     """More than three segments, so that seeds are gathered from several."""
-    assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed) < 1e-5
+    assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed, decay=decay) < 1e-5
 
 
 @pytest.mark.parametrize("pinv", ["newton", "ridge", "none"])

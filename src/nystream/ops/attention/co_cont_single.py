@@ -48,10 +48,16 @@ class ContState(NamedTuple):
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None, lengths: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    lengths: Tensor | None = None,
+    decay: Tensor | None = None,
 ) -> Tensor:
     """The newest r rows."""
-    return nystrom.newest(q, k, v, cfg, lengths, cfg.update_size)
+    return nystrom.newest(q, k, v, cfg, lengths, cfg.update_size, decay)
 
 
 def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None = None) -> ContState:
@@ -71,21 +77,32 @@ def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: tor
 
 
 def step(
-    q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig, fixed: Fixed | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: ContState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, ContState]:
-    sums, state = advance(q, k, v, state, cfg)
+    sums, state = advance(q, k, v, state, cfg, decay)
     out = (weights(q, tilde(state.landmarks, 1), state.gamma_pinv, cfg) @ sums).to(v.dtype)
     filling = state.time < cfg.window
 
-    def warm_up(out: Tensor, q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor) -> tuple[Tensor]:
-        early = exact_ring(q, ring_key, ring_value, time, cfg)
+    def warm_up(
+        out: Tensor, q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor, *decay: Tensor
+    ) -> tuple[Tensor]:
+        early = exact_ring(q, ring_key, ring_value, time, cfg, *decay)
         return (torch.where((time < cfg.window)[:, None, None, None], early, out),)
 
-    (out,) = _maybe(filling.any(), warm_up, 1, (out, q, state.ring_key, state.ring_value, state.time))
+    rates = () if decay is None else (decay,)
+    (out,) = _maybe(filling.any(), warm_up, 1, (out, q, state.ring_key, state.ring_value, state.time, *rates))
     return out, state
 
 
-def advance(q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig) -> tuple[Tensor, ContState]:
+def advance(
+    q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig, decay: Tensor | None = None
+) -> tuple[Tensor, ContState]:
     """Δ_φ V [B, H, m, D] with one more group in the window; landmarks that it completes are renewed."""
     before, time = state.time, state.time + cfg.update_size
     ring.write(state.ring_key, before, k.transpose(1, 2))
@@ -95,22 +112,29 @@ def advance(q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionCon
     state = state._replace(time=time, landmarks=landmarks, pending=pending)
     logit = (accumulate(k) @ tilde(landmarks, 0).mT * cfg.scale).transpose(1, 2)  # [B, r, H, m]
     parts = Partial(state.part_max, state.part_sum)
-    window.push(cfg, parts, state.ring_logit, state.ring_value, before, logit, v.transpose(1, 2))
-    state = _renewed(state, due(before, plan, cfg), plan, cfg)
+    window.push(cfg, parts, state.ring_logit, state.ring_value, before, logit, v.transpose(1, 2), decay)
+    state = _renewed(state, due(before, plan, cfg), plan, cfg, decay)
     parts = Partial(state.part_max, state.part_sum)
-    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time), state
+    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time, decay), state
 
 
 def steps(
-    q: Tensor, k: Tensor, v: Tensor, state: ContState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: ContState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, ContState]:
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
     landmarks = bank(q, k, state, cfg, when)
-    out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when).transpose(1, 2).to(v.dtype)
+    out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when, decay).transpose(1, 2).to(v.dtype)
     filling = when.end < cfg.window
     if bool(filling.any()):
-        out = torch.where(filling[:, None, :, None], banded(q, key, value, cfg, when), out)
-    return out, roll_on(key, value, landmarks, state, cfg, when)
+        out = torch.where(filling[:, None, :, None], banded(q, key, value, cfg, when, decay), out)
+    return out, roll_on(key, value, landmarks, state, cfg, when, decay)
 
 
 def bank(q: Tensor, k: Tensor, state: ContState, cfg: AttentionConfig, when: Timeline) -> Bank:
@@ -119,7 +143,13 @@ def bank(q: Tensor, k: Tensor, state: ContState, cfg: AttentionConfig, when: Tim
 
 
 def roll_on(
-    key: Tensor, value: Tensor, landmarks: Bank, state: ContState, cfg: AttentionConfig, when: Timeline
+    key: Tensor,
+    value: Tensor,
+    landmarks: Bank,
+    state: ContState,
+    cfg: AttentionConfig,
+    when: Timeline,
+    decay: Tensor | None = None,
 ) -> ContState:
     """The state after a piece of a stream: rings, landmarks, and everything that follows from them."""
     ring_key, ring_value = (
@@ -127,7 +157,7 @@ def roll_on(
         for old, ext in ((state.ring_key, key), (state.ring_value, value))
     )
     logit = _ring_logits(tilde(landmarks.after, 0), ring_key, when.after, cfg)
-    parts = window.rebuild(cfg, logit, ring_value, when.after)
+    parts = window.rebuild(cfg, logit, ring_value, when.after, decay)
     inverse = _inverse(landmarks.after, cfg)
     return ContState(when.after, ring_key, ring_value, landmarks.after, landmarks.pending, inverse, logit, *parts)
 
@@ -153,7 +183,7 @@ def _ring_logits(q_tilde: Tensor, ring_key: Tensor, time: Tensor, cfg: Attention
     return logit.transpose(1, 2).masked_fill(~ring.valid(time, cfg.window)[..., None, None], -torch.inf)
 
 
-def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig) -> ContState:
+def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig, decay: Tensor | None) -> ContState:
     """The state with new landmarks summed over the window, and a new Γ†, in the rows that `now` [B] marks."""
 
     def renew(
@@ -165,12 +195,13 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
         ring_key: Tensor,
         ring_value: Tensor,
         time: Tensor,
+        *decay: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         # If fewer than R landmarks are new, some old ones are summed again, with the same result.
         slots = plan.renewed[((time - 1) // cfg.update_size) % plan.renewed.shape[0]]  # [B, R]
         q_tilde = landmarks[ring.rows(time)[:, None], slots, 0].transpose(1, 2)  # [B, H, R, D]
         logit = _ring_logits(q_tilde, ring_key, time, cfg)
-        parts = window.rebuild(cfg, logit, ring_value, time)
+        parts = window.rebuild(cfg, logit, ring_value, time, *decay)
         rows = slots[:, None, None, :]
         ring_logit = ring_logit.scatter(-1, rows.expand_as(logit), logit)
         part_max = part_max.scatter(-1, rows.expand_as(parts.max), parts.max)
@@ -181,6 +212,7 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
     inverse, ring_logit, part_max, part_sum = state.gamma_pinv, state.ring_logit, state.part_max, state.part_sum
     changed = (inverse, ring_logit, part_max, part_sum)
     read = (state.landmarks, state.ring_key, state.ring_value, state.time)
+    rates = () if decay is None else (decay,)
     if torch.compiler.is_compiling():
 
         def renew_some(now: Tensor, *x: Tensor) -> tuple[Tensor, ...]:
@@ -189,11 +221,11 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
                 for new, old in zip(renew(*x), x[: len(changed)], strict=True)
             )
 
-        leaves = _maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *read))
+        leaves = _maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *read, *rates))
         return state._replace(gamma_pinv=leaves[0], ring_logit=leaves[1], part_max=leaves[2], part_sum=leaves[3])
     some = now.nonzero()[:, 0]
     if some.numel():
-        for leaf, new in zip(changed, renew(*(x[some] for x in (*changed, *read))), strict=True):
+        for leaf, new in zip(changed, renew(*(x[some] for x in (*changed, *read)), *rates), strict=True):
             leaf.index_copy_(0, some, new)
     return state
 

@@ -2,7 +2,8 @@
 
     Att = softmax(q_new K̃ᵀ / √d) Γ† · Δ_φ V,   Δ_φ V = the window's softmax-weighted sums of values, one per landmark
 
-Δ_φ V slides with the window (`ops.window`): new tokens are combined in, and old ones are never subtracted.
+Δ_φ V slides with the window (`ops.window`): new tokens are combined in, and old ones are never subtracted. With a
+decay, the logit of a token falls by λ per token of its age (`ops.decay`).
 
 Cost: 16 d m + h m² per step with `partials`, where d is the width of all h heads; about n d m with `recompute`. State:
 n (h m + d) numbers for the logits and values of the window, and the partials.
@@ -35,10 +36,16 @@ class FixedState(NamedTuple):
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, fixed: Fixed | None, lengths: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    lengths: Tensor | None = None,
+    decay: Tensor | None = None,
 ) -> Tensor:
     """The newest r rows."""
-    return nystrom_fixed.newest(q, k, v, cfg, fixed, lengths, cfg.update_size)
+    return nystrom_fixed.newest(q, k, v, cfg, fixed, lengths, cfg.update_size, decay)
 
 
 def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None = None) -> FixedState:
@@ -53,30 +60,45 @@ def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: tor
 
 
 def step(
-    q: Tensor, k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: FixedState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, FixedState]:
     assert fixed is not None
-    sums, state = advance(k, v, state, cfg, fixed)
+    sums, state = advance(k, v, state, cfg, fixed, decay)
     out = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg) @ sums
     return out.to(v.dtype), state
 
 
-def advance(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, FixedState]:
+def advance(
+    k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed, decay: Tensor | None = None
+) -> tuple[Tensor, FixedState]:
     """Δ_φ V [B, H, m, D] with one more group in the window."""
     parts, time = Partial(state.part_max, state.part_sum), state.time + k.shape[2]
     logit = logits(k, fixed, cfg)
-    window.push(cfg, parts, state.ring_logit, state.ring_value, state.time, logit, v.transpose(1, 2))
-    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time), state._replace(time=time)
+    window.push(cfg, parts, state.ring_logit, state.ring_value, state.time, logit, v.transpose(1, 2), decay)
+    return window.delta_v(cfg, parts, state.ring_logit, state.ring_value, time, decay), state._replace(time=time)
 
 
 def steps(
-    q: Tensor, k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: FixedState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, FixedState]:
     assert fixed is not None
     logit, value = extended(k, v, state, cfg, fixed)
     row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
-    out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when)
-    return out.transpose(1, 2).to(v.dtype), roll_on(logit, value, state, cfg, when)
+    out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when, decay)
+    return out.transpose(1, 2).to(v.dtype), roll_on(logit, value, state, cfg, when, decay)
 
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
@@ -90,8 +112,16 @@ def extended(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixe
     return logit, extend(state.ring_value, state.time, v)
 
 
-def roll_on(logit: Tensor, value: Tensor, state: FixedState, cfg: AttentionConfig, when: Timeline) -> FixedState:
+def roll_on(
+    logit: Tensor,
+    value: Tensor,
+    state: FixedState,
+    cfg: AttentionConfig,
+    when: Timeline,
+    decay: Tensor | None = None,
+) -> FixedState:
     """The state after a piece of a stream; the partials are rebuilt from the rings."""
     ring_logit = ring.roll_on(state.ring_logit, logit, when.lengths, when.after, void=-torch.inf)
     ring_value = ring.roll_on(state.ring_value, value, when.lengths, when.after)
-    return FixedState(when.after, ring_logit, ring_value, *window.rebuild(cfg, ring_logit, ring_value, when.after))
+    parts = window.rebuild(cfg, ring_logit, ring_value, when.after, decay)
+    return FixedState(when.after, ring_logit, ring_value, *parts)

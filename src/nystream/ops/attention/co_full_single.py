@@ -2,6 +2,8 @@
 
     Att_CoSi = softmax(q_new Kᵀ / √d) V
 
+With a decay, the logit of a token falls by λ per token of its age (`ops.decay`).
+
 Cost: 2 n d per step. State: 2 n d numbers, the rings of k and v.
 """
 
@@ -34,9 +36,10 @@ def forward(
     fixed: Fixed | None = None,
     lengths: Tensor | None = None,
     dropout: float = 0.0,
+    decay: Tensor | None = None,
 ) -> Tensor:
     """The newest r rows."""
-    return exact(q[:, :, -cfg.update_size :], k, v, cfg, lengths, dropout)
+    return exact(q[:, :, -cfg.update_size :], k, v, cfg, lengths, dropout, decay)
 
 
 def init_state(
@@ -48,19 +51,32 @@ def init_state(
 
 
 def step(
-    q: Tensor, k: Tensor, v: Tensor, state: KeyValueState, cfg: AttentionConfig, fixed: Fixed | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: KeyValueState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None = None,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, KeyValueState]:
     ring.write(state.ring_key, state.time, k.transpose(1, 2))
     ring.write(state.ring_value, state.time, v.transpose(1, 2))
     state = state._replace(time=state.time + q.shape[2])
-    return exact_ring(q, state.ring_key, state.ring_value, state.time, cfg), state
+    return exact_ring(q, state.ring_key, state.ring_value, state.time, cfg, decay), state
 
 
 def steps(
-    q: Tensor, k: Tensor, v: Tensor, state: KeyValueState, cfg: AttentionConfig, fixed: Fixed | None, when: Timeline
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: KeyValueState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
 ) -> tuple[Tensor, KeyValueState]:
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
-    out = banded(q, key, value, cfg, when)
+    out = banded(q, key, value, cfg, when, decay)
     rings = (
         ring.roll_on(leaf, ext, when.lengths, when.after)
         for leaf, ext in ((state.ring_key, key), (state.ring_value, value))

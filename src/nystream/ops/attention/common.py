@@ -10,6 +10,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nystream.config import AttentionConfig
 from nystream.ops import parallel, ring
+from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
 from nystream.ops.precision import accumulate, accumulator, wide
@@ -46,9 +47,12 @@ def low_rank(
     inverse: Tensor,
     cfg: AttentionConfig,
     mask: Tensor | None,
+    decay: Tensor | None = None,
 ) -> Tensor:
     """B_φ Γ† Δ_φ V; `mask` [B, 1, 1, n] marks the keys that exist."""
     logit = accumulate(q_tilde) @ accumulate(k).mT * cfg.scale  # [B, H, m, n]
+    if decay is not None:
+        logit = logit - window_falls(decay, cfg.window)
     if mask is not None:
         logit = logit.masked_fill(~mask, FLOOR)  # finite, so that an empty window does not give NaN
     return (weights(q, k_tilde, inverse, cfg) @ (logit.softmax(-1) @ accumulate(v))).to(v.dtype)
@@ -62,19 +66,42 @@ def exists(lengths: Tensor | None, n: int) -> Tensor | None:
 
 
 def exact(
-    q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    lengths: Tensor | None,
+    dropout: float = 0.0,
+    decay: Tensor | None = None,
 ) -> Tensor:
     """Softmax attention of q [B, H, rows, D] over a window, of which the last `lengths` places have tokens."""
     valid = exists(lengths, k.shape[2])
     mask = None if valid is None else valid[:, None, None, :]
+    if decay is not None:
+        mask = decayed(window_falls(decay, k.shape[2]), mask, q.dtype)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=cfg.scale)
 
 
-def exact_ring(q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor, cfg: AttentionConfig) -> Tensor:
+def exact_ring(
+    q: Tensor, ring_key: Tensor, ring_value: Tensor, time: Tensor, cfg: AttentionConfig, decay: Tensor | None = None
+) -> Tensor:
     """Softmax attention of q [B, H, rows, D] over a ring; the order of its slots does not matter."""
     mask = ring.valid(time, cfg.window)[:, None, None, :]
+    if decay is not None:
+        mask = decayed(falls(decay, ring.age(time, cfg.window)).unsqueeze(2), mask, q.dtype)
     k, v = ring_key.transpose(1, 2), ring_value.transpose(1, 2)
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=cfg.scale)
+
+
+def window_falls(decay: Tensor, n: int) -> Tensor:
+    """[H, 1, n]: how far the logits of the tokens of a window fall."""
+    return falls(decay, torch.arange(n - 1, -1, -1, device=decay.device)).unsqueeze(1)
+
+
+def decayed(fall: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What scaled_dot_product_attention adds to the logits: the fall, and −inf for what is hidden."""
+    bias = -fall if mask is None else (-fall).masked_fill(~mask, -torch.inf)
+    return bias.to(dtype)
 
 
 def zero_void(out: Tensor, lengths: Tensor | None) -> Tensor:
@@ -90,7 +117,9 @@ def extend(state_ring: Tensor, time: Tensor, x: Tensor) -> Tensor:
     return torch.cat([ring.unroll(state_ring, time), x.transpose(1, 2).to(state_ring.dtype)], 1)
 
 
-def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline) -> Tensor:
+def banded(
+    q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
+) -> Tensor:
     """Softmax attention of every token over its own window.
 
     q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Blocks of up to n queries see the n tokens
@@ -115,8 +144,12 @@ def banded(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Ti
         span = places[some].clamp(max=n + length - 1)
         seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
         k, v = (x[:, span].transpose(2, 3) for x in (key, value))
+        seen = seen[:, :, None]
+        if decay is not None:
+            age = end[:, some] - places[some, None]  # [B, ., block, n + block]
+            seen = decayed(decay[:, None, None] * age[:, :, None], seen, q.dtype)
         # Four dimensions: with five, torch uses a slow path, and torch.compile gives wrong results.
-        flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen[:, :, None]))
+        flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen))
         out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)
         outs.append(out.unflatten(0, (q.shape[0], -1)))
     out = torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]

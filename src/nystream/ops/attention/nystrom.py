@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops.attention.common import Fixed, exact, gamma_pinv, low_rank, zero_void
+from nystream.ops.attention.common import Fixed, exact, gamma_pinv, low_rank, window_falls, zero_void
 from nystream.ops.attention.full import RingState, init_state, push, recompute, roll_on
 from nystream.ops.landmarks import segment_means
 from nystream.ops.precision import accumulate
@@ -29,17 +29,25 @@ def forward(
     return zero_void(newest(q, k, v, cfg, lengths, cfg.window), lengths)
 
 
-def newest(q: Tensor, k: Tensor, v: Tensor, cfg: AttentionConfig, lengths: Tensor | None, rows: int) -> Tensor:
+def newest(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cfg: AttentionConfig,
+    lengths: Tensor | None,
+    rows: int,
+    decay: Tensor | None = None,
+) -> Tensor:
     """The last `rows` rows of the window; exact attention if it is not full."""
     q_tilde, k_tilde = landmarks(q, k, cfg)
     q = q[:, :, -rows:]
-    out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)
+    out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None, decay)
     if lengths is None:
         return out
     filling = lengths < cfg.window
     if not tracing() and not bool(filling.any()):
         return out
-    return torch.where(filling[:, None, None, None], exact(q, k, v, cfg, lengths), out)
+    return torch.where(filling[:, None, None, None], exact(q, k, v, cfg, lengths, decay=decay), out)
 
 
 def landmarks(q: Tensor, k: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tensor]:
@@ -47,11 +55,14 @@ def landmarks(q: Tensor, k: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tenso
     return segment_means(accumulate(q), cfg.m), segment_means(accumulate(k), cfg.m)
 
 
-def factors(q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def factors(
+    q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None, decay: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """B_φ [B, H, n, m], Γ† [B, H, m, m] and Δ_φ [B, H, m, n] of a full window."""
     q_tilde, k_tilde = landmarks(q, k, cfg)
     beta = (accumulate(q) @ k_tilde.mT * cfg.scale).softmax(-1)
-    delta = (q_tilde @ accumulate(k).mT * cfg.scale).softmax(-1)
+    delta = q_tilde @ accumulate(k).mT * cfg.scale
+    delta = (delta if decay is None else delta - window_falls(decay, cfg.window)).softmax(-1)
     return beta, gamma_pinv(q_tilde, k_tilde, cfg), delta
 
 

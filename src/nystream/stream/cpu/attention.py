@@ -48,14 +48,14 @@ def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, sc
             value = qkv + 2 * width
         copy(value, s + (block.values_at + slot * width), width)
     sliding.push(block, s, group)
-    window = sliding.parts(block, s, group)
+    window, ages = sliding.parts(block, s, group), sliding.ages(block, group)
     for i in range(r):
         qkv, beta = row(source, i), scratch.floats
         if folded:
             spread(qkv + m * heads, beta, m, heads, tile)
         else:
             dots(block, w + block.k_tilde_at, m, qkv, beta)
-        sliding.read(block, window, w + block.gamma_pinv_at, beta, row(target, i))
+        sliding.read(block, window, ages, w + block.gamma_pinv_at, beta, row(target, i))
     if block.part_size > sliding.PREFETCH_SIZE:
         sliding.prefetch_push(block, s, group + 1, True)
 
@@ -80,14 +80,14 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
         continual.renew(block, s, (newest + m - back) % m, tokens, group, scratch)
     if renewed and tokens == n:  # until then nothing reads it
         continual.renew_inverse(block, s, scratch)
-    window = sliding.parts(block, s, group)
+    window, ages = sliding.parts(block, s, group), sliding.ages(block, group)
     for i in range(r):
         qkv, out = row(source, i), row(target, i)
         if tokens < n:  # there are no landmarks yet
-            full.attend(block, s, tokens, qkv, scratch.floats, out)
+            full.attend(block, s, tokens, time + r, qkv, scratch.floats, out)
         else:
             dots(block, s + block.k_tilde_at, m, qkv, scratch.floats)
-            sliding.read(block, window, s + block.gamma_pinv_at, scratch.floats, out)
+            sliding.read(block, window, ages, s + block.gamma_pinv_at, scratch.floats, out)
 
 
 @compiled
@@ -99,4 +99,4 @@ def _full(block: Any, s: Any, time: int, source: Rows, target: Rows, scratch: Sc
         copy(qkv + 2 * width, s + (block.values_at + slot * width), width)
     for i in range(r):
         qkv, out = row(source, i), row(target, i)
-        full.attend(block, s, filled(time, r, n), qkv, scratch.floats, out)
+        full.attend(block, s, filled(time, r, n), time + r, qkv, scratch.floats, out)

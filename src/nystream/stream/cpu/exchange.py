@@ -57,12 +57,13 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
 def read(memory: Array, packed: Packed, like: Any, configs: tuple[AttentionConfig, ...]) -> Any:
     """The torch state of one row that is in memory; `like` is `init_state(1)`."""
     if not isinstance(like, CascadeState):
-        return _read_block(memory, packed.blocks[0], like, configs[0])
-    blocks = zip(packed.blocks, like.blocks, configs, strict=True)
-    return CascadeState(tuple(_read_block(memory, plan, state, cfg) for plan, state, cfg in blocks))
+        return _read_block(memory, packed, 0, like, configs[0])
+    blocks = zip(like.blocks, configs, strict=True)
+    return CascadeState(tuple(_read_block(memory, packed, i, state, cfg) for i, (state, cfg) in enumerate(blocks)))
 
 
-def _read_block(memory: Array, plan: BlockPlan, like: Any, cfg: AttentionConfig) -> Any:
+def _read_block(memory: Array, packed: Packed, index: int, like: Any, cfg: AttentionConfig) -> Any:
+    plan = packed.blocks[index]
     n, m, tile = plan.window, plan.landmarks, plan.tile
 
     def by_head(at: int, *lead: int) -> Tensor:
@@ -77,12 +78,18 @@ def _read_block(memory: Array, plan: BlockPlan, like: Any, cfg: AttentionConfig)
     if isinstance(like, KeyValueState):
         return KeyValueState(now, by_head(plan.keys_at, n), value)
     ring_logit = per_head(plan.logits_at, (n, m), (0, 2, 1))
-    parts = window.rebuild(cfg, ring_logit, value, now)
+    parts = window.rebuild(cfg, ring_logit, value, now, _rates(packed, plan))
     if isinstance(like, FixedState):
         return FixedState(now, ring_logit, value, *parts)
     landmarks = torch.stack([by_head(plan.q_tilde_at, m), by_head(plan.k_tilde_at, m)], 2)  # [1, m, 2, H, D]
     pending, gamma_pinv = by_head(plan.pending_at, 2), per_head(plan.gamma_pinv_at, (m, m), (2, 0, 1))
     return ContState(now, by_head(plan.keys_at, n), value, landmarks, pending, gamma_pinv, ring_logit, *parts)
+
+
+def _rates(packed: Packed, plan: BlockPlan) -> Tensor | None:
+    """The rates of decay [H]."""
+    at = (plan.decay - packed.plan.weights) // 4
+    return torch.from_numpy(packed.weights[at : at + plan.heads].copy()) if plan.decays else None
 
 
 def _view(memory: Array, at: int, *shape: int) -> Array:

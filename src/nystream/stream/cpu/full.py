@@ -7,22 +7,29 @@ from typing import Any
 import numpy as np
 
 from nystream.stream.cpu.lanes import dots, softmax
+from nystream.stream.cpu.memory import floats_at
 from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
 
 ZERO = np.float32(0.0)
 
 
 @compiled
-def attend(block: Any, s: Any, count: int, q: Any, logit: Any, out: Any) -> None:
-    """softmax(scale · q Kᵀ) V over the first `count` tokens of the rings in the state s.
+def attend(block: Any, s: Any, count: int, time: int, q: Any, logit: Any, out: Any) -> None:
+    """softmax(scale · q Kᵀ) V over the first `count` slots of the rings in the state s, with decay up to `time`.
 
-    A ring that is not full has its tokens in its first slots, and their order does not matter. `logit` is scratch
-    memory for count · T numbers.
+    A ring that is not full has its tokens in its first slots. `logit` is scratch memory for count · T numbers.
     """
     apart()
     tile, width, whole = block.tile, block.width, count - count % 4
     values = s + block.values_at
     dots(block, s + block.keys_at, count, q, logit)
+    if block.decays == 1:
+        newest = (time - 1) % block.window
+        for token in range(count):
+            age = splat8(np.float32((newest - token) % block.window))
+            for v in range(0, tile, 8):
+                place = logit + (token * tile + v)
+                store(place, load8(place) - load8(floats_at(block.decay) + v) * age)
     softmax(logit, count, tile)
     for t in range(0, width, 8):
         store(out + t, splat8(ZERO))

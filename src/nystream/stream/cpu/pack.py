@@ -64,6 +64,7 @@ def packed(model: Model, fold: bool = True) -> Packed:
         ends |= {"has_norm": 1, "norm_at": packer.norm(encoder.norm)}
     weights = aligned(packer.weights_size)
     np.concatenate(packer.weights, out=weights)
+    blocks = tuple(b._replace(decay=weights.ctypes.data + b.decay) for b in blocks)  # so far an offset in bytes
     block_records = np.array([*blocks], p.BLOCK)
     plan = ModelPlan(
         weights=weights.ctypes.data,
@@ -161,6 +162,8 @@ class _Packer:
             tile=p.lanes(heads),
             width=width,
             scale=cfg.scale,
+            decays=int(cfg.decay),
+            decay=4 * self.put(p.spread(double(attn.decay)) if cfg.decay else np.zeros(p.lanes(heads))),
             folded=int(folded),
             qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),

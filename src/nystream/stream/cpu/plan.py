@@ -44,6 +44,8 @@ class BlockPlan(NamedTuple):
     folded: int = 0  # whether the projections give logits instead of queries and keys
     segments: int = 0  # K
     longest_segment: int = 0  # L, in groups
+    decays: int = 0  # whether logits fall with age
+    decay: int = 0  # address of the rates λ [T], which are zero if they do not
     part_size: int = 0
     keys_at: int = 0
     values_at: int = 0

@@ -15,7 +15,13 @@ that are read and suffixes that are built share these slots: they grow from oppo
 segment. A push and a read cost 7 m width multiplications, and 2 m width more while a seed is gathered. Needs
 K − 3 <= ⌊N / K⌋.
 
-In all functions, s is the state of one stream, and groups are numbered from the first one of the stream.
+Decay (`nystream.ops.decay`): the logits of a part are lowered by λ times their age at the end of the part. The back
+ends with the newest group, a total with its segment; a seed, and the suffixes that start from it, with the newest
+segment of the seed. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
+Without decay λ = 0, and nothing changes.
+
+In all functions, s is the state of one stream, and groups are numbered from the first one of the stream. Ages are in
+tokens.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from nystream.stream.cpu.lanes import softmax
+from nystream.stream.cpu.memory import floats_at
 from nystream.stream.cpu.simd import apart, compiled, exp, larger, load8, prefetch, splat8, store
 
 FLOOR = np.float32(-1e30)
@@ -34,15 +41,22 @@ PREFETCH_SIZE = 4096  # partials of more float32 than this are worth prefetching
 
 
 @compiled
-def absorb(block: Any, source: Any, target: Any, logit: Any, value: Any, low: int, high: int) -> None:
-    """target = source ⊕ one token, for landmarks low ... high − 1."""
+def absorb(
+    block: Any, source: Any, passed: int, target: Any, logit: Any, value: Any, age: int, low: int, high: int
+) -> None:
+    """target = source ⊕ one token, for landmarks low ... high − 1.
+
+    The target ends `passed` tokens after the source, and `age` tokens after the token.
+    """
     apart()
-    tile, width = block.tile, block.width
+    tile, width, rates = block.tile, block.width, floats_at(block.decay)
     sums = block.landmarks * tile
     for i in range(low, high):
         for v in range(0, tile, 8):
             p, o = i * tile + v, 2 * sums + i * width + v
-            old, new = load8(source + p), load8(logit + p)
+            rate = load8(rates + v)
+            old = load8(source + p) - rate * splat8(np.float32(passed))
+            new = load8(logit + p) - rate * splat8(np.float32(age))
             largest = larger(old, new)
             a, e = exp(old - largest), exp(new - largest)
             store(target + p, largest)
@@ -52,15 +66,17 @@ def absorb(block: Any, source: Any, target: Any, logit: Any, value: Any, low: in
 
 
 @compiled
-def merge(block: Any, part: Any, other: Any, target: Any, low: int, high: int) -> None:
-    """target = part ⊕ other, for landmarks low ... high − 1."""
+def merge(block: Any, part: Any, part_age: int, other: Any, other_age: int, target: Any, low: int, high: int) -> None:
+    """target = part ⊕ other, for landmarks low ... high − 1; the target ends that many tokens after each."""
     apart()
-    tile, width = block.tile, block.width
+    tile, width, rates = block.tile, block.width, floats_at(block.decay)
     sums = block.landmarks * tile
     for i in range(low, high):
         for v in range(0, tile, 8):
             p, o = i * tile + v, 2 * sums + i * width + v
-            x, y = load8(part + p), load8(other + p)
+            rate = load8(rates + v)
+            x = load8(part + p) - rate * splat8(np.float32(part_age))
+            y = load8(other + p) - rate * splat8(np.float32(other_age))
             largest = larger(x, y)
             a, b = exp(x - largest), exp(y - largest)
             store(target + p, largest)
@@ -89,6 +105,20 @@ def start_and_size(k: int, groups: int, segments: int) -> tuple[int, int]:
 
 
 @compiled
+def tokens_between(block: Any, group: int, k: int) -> int:
+    """Tokens from the end of ring group `group` to the next end of segment k."""
+    first, size = start_and_size(k % block.segments, block.groups, block.segments)
+    return (first + size - 1 - group) % block.groups * block.update_size
+
+
+@compiled
+def tokens_between_segments(block: Any, k: int, later: int) -> int:
+    """Tokens from the end of segment k to the next end of segment `later`."""
+    first, size = start_and_size(k % block.segments, block.groups, block.segments)
+    return tokens_between(block, first + size - 1, later)
+
+
+@compiled
 def slot(block: Any, s: Any, index: int) -> Any:
     return s + (block.parts_at + index * block.part_size)
 
@@ -103,13 +133,16 @@ def suffix(block: Any, s: Any, length: int, turn: int) -> Any:
 
 
 @compiled
-def absorb_group(block: Any, s: Any, source: Any, target: Any, group: int, low: int, high: int) -> None:
-    """target = source ⊕ the tokens of a group in the rings."""
+def absorb_group(
+    block: Any, s: Any, source: Any, passed: int, target: Any, group: int, age: int, low: int, high: int
+) -> None:
+    """target = source ⊕ the tokens of a group in the rings; the target ends `age` tokens after the group."""
     r, width, logits = block.update_size, block.width, block.landmarks * block.tile
-    for token in range(group * r, group * r + r):
+    for i in range(r):
+        token = group * r + i
         logit, value = s + (block.logits_at + token * logits), s + (block.values_at + token * width)
-        absorb(block, source, target, logit, value, low, high)
-        source = target
+        absorb(block, source, passed, target, logit, value, age + r - 1 - i, low, high)
+        source, passed = target, 0
 
 
 @compiled
@@ -117,21 +150,27 @@ def push(block: Any, s: Any, group: int) -> None:
     """Add a group that is already in the rings."""
     m, groups, segments = block.landmarks, block.groups, block.segments
     k, j, _, turn = locate(group, groups, segments)
+    before = k + segments - 1  # the segment before k, with which the next seed ends
     if segments > 2 and j == 0:
-        last = slot(block, s, TOTALS + (k + segments - 1) % segments)
+        last = slot(block, s, TOTALS + before % segments)
         gathered = slot(block, s, GATHER if segments > 3 else IDENTITY)
-        merge(block, gathered, last, slot(block, s, SEEDS + 1 - turn), 0, m)
+        age = tokens_between_segments(block, before - 1, before)
+        merge(block, gathered, age, last, 0, slot(block, s, SEEDS + 1 - turn), 0, m)
     if j < segments - 3:
         total = slot(block, s, TOTALS + (k + 3 + j) % segments)
         gathered = slot(block, s, GATHER if j else IDENTITY)
-        merge(block, gathered, total, slot(block, s, GATHER), 0, m)
+        merge(
+            block, gathered, 0, total, tokens_between_segments(block, k + 3 + j, before), slot(block, s, GATHER), 0, m
+        )
     if segments > 1:
         first, size = start_and_size((k + 1) % segments, groups, segments)
         # At the end of a segment this builds one suffix too many, in a slot that is not read.
         shorter, longer = suffix(block, s, j, 1 - turn), suffix(block, s, j + 1, 1 - turn)
-        absorb_group(block, s, shorter, longer, max(first + size - 1 - j, 0), 0, m)
+        oldest = max(first + size - 1 - j, 0)
+        absorb_group(block, s, shorter, 0, longer, oldest, tokens_between(block, oldest, before), 0, m)
     back = slot(block, s, TOTALS + k)
-    absorb_group(block, s, back if j else slot(block, s, IDENTITY), back, group % groups, 0, m)
+    source = back if j else slot(block, s, IDENTITY)
+    absorb_group(block, s, source, block.update_size, back, group % groups, 0, 0, m)
 
 
 @compiled
@@ -162,11 +201,23 @@ def parts(block: Any, s: Any, group: int) -> tuple[Any, Any, Any]:
 
 
 @compiled
-def read(block: Any, window: tuple[Any, Any, Any], gamma_pinv: Any, beta: Any, out: Any) -> None:
-    """out = softmax(β) Γ† · Δ_φ V for the three partials of a window; β [m, T] are logits and are overwritten."""
+def ages(block: Any, group: int) -> tuple[int, int]:
+    """Tokens from the ends of front and last to that of the newest group, with which the back ends."""
+    segments = block.segments
+    k, j, _, _ = locate(group, block.groups, segments)
+    _, size = start_and_size((k + segments - 1) % segments, block.groups, segments)
+    return (j + 1 + size) * block.update_size, (j + 1) * block.update_size
+
+
+@compiled
+def read(
+    block: Any, window: tuple[Any, Any, Any], passed: tuple[int, int], gamma_pinv: Any, beta: Any, out: Any
+) -> None:
+    """out = softmax(β) Γ† · Δ_φ V for the `parts` of a window and their `ages`; β [m, T] are logits, overwritten."""
     apart()
     back, front, last = window
-    m, tile, width = block.landmarks, block.tile, block.width
+    front_age, last_age = splat8(np.float32(passed[0])), splat8(np.float32(passed[1]))
+    m, tile, width, rates = block.landmarks, block.tile, block.width, floats_at(block.decay)
     sums = m * tile
     softmax(beta, m, tile)
     for o in range(0, width, 8):
@@ -177,7 +228,8 @@ def read(block: Any, window: tuple[Any, Any, Any], gamma_pinv: Any, beta: Any, o
             for j in range(m):
                 weight = load8(beta + (j * tile + v)) * load8(gamma_pinv + ((j * m + i) * tile + v)) + weight
             p, o = i * tile + v, 2 * sums + i * width + v
-            x1, x2, x3 = load8(back + p), load8(front + p), load8(last + p)
+            rate = load8(rates + v)
+            x1, x2, x3 = load8(back + p), load8(front + p) - rate * front_age, load8(last + p) - rate * last_age
             largest = larger(larger(x1, x2), x3)
             c1, c2, c3 = exp(x1 - largest), exp(x2 - largest), exp(x3 - largest)
             p += sums
@@ -192,28 +244,35 @@ def read(block: Any, window: tuple[Any, Any, Any], gamma_pinv: Any, beta: Any, o
 @compiled
 def rebuild(block: Any, s: Any, newest: int, low: int, high: int) -> None:
     """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
-    groups, segments = block.groups, block.segments
+    groups, segments, r = block.groups, block.segments, block.update_size
     k, j, size, turn = locate(newest, groups, segments)
     identity = slot(block, s, IDENTITY)
     for segment in range(segments):
         first, count = start_and_size(segment, groups, segments)
         source, target = identity, slot(block, s, TOTALS + segment)
         for group in range(first, first + (j + 1 if segment == k else count)):
-            absorb_group(block, s, source, target, group, low, high)
+            absorb_group(block, s, source, r, target, group, 0, low, high)
             source = target
     for ahead in range(2):  # the seed being read, and the one that new suffixes start from
         target = slot(block, s, SEEDS + (turn + ahead) % 2)
-        merge(block, identity, identity, target, low, high)
+        merge(block, identity, 0, identity, 0, target, low, high)
         for step in range(1, segments - 1):
-            merge(block, target, slot(block, s, TOTALS + (k + ahead + step) % segments), target, low, high)
+            segment = k + ahead + step
+            total = slot(block, s, TOTALS + segment % segments)
+            age = tokens_between_segments(block, segment, k + ahead + segments - 2)
+            merge(block, target, 0, total, age, target, low, high)
     target = slot(block, s, GATHER)
-    merge(block, identity, identity, target, low, high)
+    merge(block, identity, 0, identity, 0, target, low, high)
     for step in range(min(j + 1, segments - 3)):
-        merge(block, target, slot(block, s, TOTALS + (k + 3 + step) % segments), target, low, high)
+        total = slot(block, s, TOTALS + (k + 3 + step) % segments)
+        age = tokens_between_segments(block, k + 3 + step, k + segments - 1)
+        merge(block, target, 0, total, age, target, low, high)
     for ahead in range(2):
         first, count = start_and_size((k + ahead) % segments, groups, segments)
         longest = size - 1 - j if ahead == 0 else min(j + 1, count - 1)
         read_in = (turn + ahead) % 2
         for length in range(1, longest + 1):
             source, target = suffix(block, s, length - 1, read_in), suffix(block, s, length, read_in)
-            absorb_group(block, s, source, target, first + count - length, low, high)
+            group = first + count - length
+            age = tokens_between(block, group, k + ahead + segments - 2) if segments > 1 else 0
+            absorb_group(block, s, source, 0, target, group, age, low, high)
