@@ -237,11 +237,11 @@ def test_copies_are_refused_with_the_way_out(streams, copied):
 
 def test_numba_is_not_needed_until_it_is_asked_for(build, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    for name in [
-        name for name in sys.modules if name.startswith(("nystream.stream.cpu", f"{backends.__name__}.numba"))
-    ]:
+    kernels = [name for name in sys.modules if name.startswith(("nystream.stream.cpu", f"{backends.__name__}.numba"))]
+    for name in kernels:
         package, _, attribute = name.rpartition(".")
         monkeypatch.setattr(sys.modules[package], attribute, sys.modules[name])  # a failed import replaces it
+    for name in kernels:
         monkeypatch.delitem(sys.modules, name)
     assert ns.StreamPool(build(), 1, "torch").backend == "torch"
     for name in ("auto", "numba"):

@@ -334,14 +334,13 @@ class MultiheadAttention(nn.Module):
         return torch.where(exists[..., None], y, torch.zeros((), dtype=y.dtype, device=y.device))
 
     @property
-    def decay(self) -> Tensor:
-        """The rates λ [H] at which logits fall with age: between 0 and 1 per token."""
-        if not self.config.decay:
-            raise ValueError("decay=False in the config of this attention, so it has no rates of decay")
-        return accumulate(self.decay_logit).sigmoid()
+    def decay(self) -> Tensor | None:
+        """The rates λ [H] at which logits fall with age, between 0 and 1 per token; None if `decay=False`."""
+        return accumulate(self.decay_logit).sigmoid() if self.config.decay else None
 
     def _decay(self) -> dict[str, Tensor]:
-        return {"decay": self.decay} if self.config.decay else {}
+        rates = self.decay
+        return {} if rates is None else {"decay": rates}
 
     def _fixed(self) -> Fixed | None:
         """Return the fixed landmarks and their Γ†, by the rules of `nystream.layers.pinv_cache`."""

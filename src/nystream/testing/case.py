@@ -60,7 +60,7 @@ def reference_outputs(
         for layer, y in ((attn.q_proj, x), (attn.k_proj, key), (attn.v_proj, key))
     )
     fixed = (double(attn.q_tilde), double(attn.k_tilde)) if cfg.fixed else (None, None)
-    extra = {"decay": double(attn.decay)} if cfg.decay else {}
+    extra = {} if attn.decay is None else {"decay": double(attn.decay)}
     attend = load("reference", cfg.record.reference)
     if attend is None:
         raise ValueError(f"variant {cfg.variant!r} has no reference; register it with reference=")

@@ -163,7 +163,7 @@ class _Packer:
             width=width,
             scale=cfg.scale,
             decays=int(cfg.decay),
-            decay=4 * self.put(p.spread(double(attn.decay)) if cfg.decay else np.zeros(p.lanes(heads))),
+            decay=4 * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.lanes(heads))),
             folded=int(folded),
             qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
