@@ -12,6 +12,11 @@ from nystream.ops.partials import FLOOR, Partial
 
 HEADS, M, D = 2, 3, 4
 FIXED = ("co-fixed-single", "co-fixed-retro")
+RATES = (None, (0.01, 0.7))  # of decay
+
+
+def tensor(rates):
+    return None if rates is None else torch.tensor(rates, dtype=torch.float64)
 
 
 def start(batch, n, r, dtype=torch.float64):
@@ -24,31 +29,36 @@ def start(batch, n, r, dtype=torch.float64):
     return parts, logit, torch.zeros(batch, n, HEADS, D, dtype=dtype), torch.zeros(batch, dtype=torch.long)
 
 
-def push(parts, ring_logit, ring_value, time, logit, value):
-    sliding.push(parts, ring_logit, ring_value, time, logit, value)
+def push(parts, ring_logit, ring_value, time, logit, value, decay=None):
+    sliding.push(parts, ring_logit, ring_value, time, logit, value, decay)
     ring.write(ring_logit, time, logit)
     ring.write(ring_value, time, value)
     return time + logit.shape[1]
 
 
-@given(st.integers(2, 60), st.integers(1, 3), st.integers(0, 2**16), st.sampled_from([1.0, 1e4]))
-def test_every_phase_is_the_softmax_of_the_window(groups, r, seed, size):
+@given(
+    st.integers(2, 60), st.integers(1, 3), st.integers(0, 2**16), st.sampled_from([1.0, 1e4]), st.sampled_from(RATES)
+)
+def test_every_phase_is_the_softmax_of_the_window(groups, r, seed, size, rates):
     torch.manual_seed(seed)
-    n = groups * r
+    n, decay = groups * r, tensor(rates)
     parts, ring_logit, ring_value, time = start(1, n, r)
     logit = torch.randn(1, 5 * n, HEADS, M, dtype=torch.float64) * size
     value = torch.randn(1, 5 * n, HEADS, D, dtype=torch.float64)
     for t in range(0, 5 * n, r):
-        time = push(parts, ring_logit, ring_value, time, logit[:, t : t + r], value[:, t : t + r])
+        time = push(parts, ring_logit, ring_value, time, logit[:, t : t + r], value[:, t : t + r], decay)
         seen = slice(max(0, t + r - n), t + r)
-        expected = logit[:, seen].permute(0, 2, 3, 1).softmax(-1) @ value[:, seen].transpose(1, 2)
-        torch.testing.assert_close(sliding.read(parts, time, n, r), expected, rtol=1e-11, atol=1e-11)
+        seen_logit = logit[:, seen].permute(0, 2, 3, 1)
+        if decay is not None:
+            seen_logit = seen_logit - decay[:, None, None] * torch.arange(seen_logit.shape[-1] - 1, -1, -1)
+        expected = seen_logit.softmax(-1) @ value[:, seen].transpose(1, 2)
+        torch.testing.assert_close(sliding.read(parts, time, n, r, decay), expected, rtol=1e-11, atol=1e-11)
 
 
-@given(st.integers(2, 60), st.integers(1, 2), st.integers(0, 2**16))
-def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
+@given(st.integers(2, 60), st.integers(1, 2), st.integers(0, 2**16), st.sampled_from(RATES))
+def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed, rates):
     torch.manual_seed(seed)
-    n = groups * r
+    n, decay = groups * r, tensor(rates)
     parts, ring_logit, ring_value, time = start(2, n, r)
     rebuilt = parts
     for _ in range(int(torch.randint(1, 4 * groups, ()))):
@@ -56,12 +66,12 @@ def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
             torch.randn(2, r, HEADS, M, dtype=torch.float64),
             torch.randn(2, r, HEADS, D, dtype=torch.float64),
         )
-        rebuilt = sliding.rebuild(ring_logit, ring_value, time, r)
-        again = push(rebuilt, ring_logit.clone(), ring_value.clone(), time, logit, value)
-        time = push(parts, ring_logit, ring_value, time, logit, value)
+        rebuilt = sliding.rebuild(ring_logit, ring_value, time, r, decay)
+        again = push(rebuilt, ring_logit.clone(), ring_value.clone(), time, logit, value, decay)
+        time = push(parts, ring_logit, ring_value, time, logit, value, decay)
         assert torch.equal(again, time)
         torch.testing.assert_close(
-            sliding.read(rebuilt, time, n, r), sliding.read(parts, time, n, r), rtol=1e-12, atol=1e-12
+            sliding.read(rebuilt, time, n, r, decay), sliding.read(parts, time, n, r, decay), rtol=1e-12, atol=1e-12
         )
     # Both continue alike, so every slot that is read later was rebuilt correctly.
     other = (rebuilt, ring_logit.clone(), ring_value.clone())
@@ -70,10 +80,10 @@ def test_partials_can_be_rebuilt_from_the_rings_at_any_phase(groups, r, seed):
             torch.randn(2, r, HEADS, M, dtype=torch.float64),
             torch.randn(2, r, HEADS, D, dtype=torch.float64),
         )
-        push(*other, time, logit, value)
-        time = push(parts, ring_logit, ring_value, time, logit, value)
+        push(*other, time, logit, value, decay)
+        time = push(parts, ring_logit, ring_value, time, logit, value, decay)
         torch.testing.assert_close(
-            sliding.read(other[0], time, n, r), sliding.read(parts, time, n, r), rtol=1e-12, atol=1e-12
+            sliding.read(other[0], time, n, r, decay), sliding.read(parts, time, n, r, decay), rtol=1e-12, atol=1e-12
         )
 
 

@@ -72,8 +72,9 @@ def test_forecasts_of_a_deep_stack(demand):
     check_learned(model, result, valid)
 
 
-@pytest.mark.parametrize(("layers", "stack"), [(1, "paper"), (2, "paper"), (2, "deep")])
-@pytest.mark.parametrize("learn", [False, True], ids=["frozen", "learned"])
+@pytest.mark.parametrize(
+    ("layers", "stack", "learn"), [(1, "paper", True), (2, "paper", False), (2, "deep", True), (2, "deep", False)]
+)
 def test_forecasts_through_fixed_landmarks(demand, layers, stack, learn):
     train, valid = demand
     model = forecaster("co-cont-single", train, layers=layers, stack=stack)
