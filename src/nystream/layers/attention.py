@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -14,30 +13,16 @@ from nystream.config import AttentionConfig
 from nystream.config.checks import MAX_SIZE
 from nystream.layers import checks, pinv_cache
 from nystream.ops.attention import nystrom, nystrom_fixed
-from nystream.ops.attention.common import Fixed, gamma_pinv
+from nystream.ops.attention.common import Factors, Fixed, gamma_pinv
 from nystream.ops.decay import initial
-from nystream.ops.precision import accumulate
+from nystream.ops.precision import accumulate, full_precision
 from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
 
 
-class Factors(NamedTuple):
-    """The three factors of low-rank attention over one window: output = B Γ† Δ V."""
-
-    beta: Tensor  # [B, H, n, m]
-    gamma_pinv: Tensor  # [B, H, m, m]
-    delta: Tensor  # [B, H, m, n]
-
-
 def _derive_again(module: MultiheadAttention, _: Any) -> None:  # pickles of version 0.1 refer to it by this name
     module._update_pinv_cache()
-
-
-def _full_precision(x: Tensor) -> AbstractContextManager[object]:
-    """Disable autocast: it may choose the dtype of the projections, but not that of sums and inverses."""
-    kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 class MultiheadAttention(nn.Module):
@@ -125,7 +110,7 @@ class MultiheadAttention(nn.Module):
             extra["mask"] = attn_mask
         if cfg.dropout and self.training:
             extra["dropout"] = cfg.dropout
-        with _full_precision(x):
+        with full_precision(x):
             out = self._ops.forward(q, k, v, cfg, self._fixed(), lengths, **extra, **self._decay())
         y = self._output(out, lengths)
         return y if lengths is None else torch.where((lengths > 0)[:, None, None], y, 0.0)
@@ -136,7 +121,7 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {MAX_SIZE}")
         weight = self.q_proj.weight
         self._expected_state()  # created here rather than while a step is traced
-        with _full_precision(weight):
+        with full_precision(weight):
             return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
 
     def step(
@@ -203,7 +188,7 @@ class MultiheadAttention(nn.Module):
             inputs = [keep_first(y, lengths) for y in inputs]
         q, k, v = self._project(inputs)
         when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
-        with _full_precision(x):
+        with full_precision(x):
             out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when, **self._decay())
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
@@ -221,7 +206,7 @@ class MultiheadAttention(nn.Module):
         if lengths is not None:  # positions without a token may contain anything, even NaN
             exists = (torch.arange(n, device=x.device) >= n - counts[..., None])[:, None, ..., None]
             q, k, v = (torch.where(exists, y, 0.0) for y in (q, k, v))
-        with _full_precision(x):
+        with full_precision(x):
             if windows := getattr(self._ops, "windows", None):  # if landmarks depend on tokens before the window
                 out = windows(q, k, v, state, cfg, when, lengths)
             else:
@@ -279,10 +264,8 @@ class MultiheadAttention(nn.Module):
         if x.shape[1] != cfg.window:
             raise ValueError(f"x has {x.shape[1]} tokens, but factors() needs a full window of {cfg.window}")
         q, k, _ = self._project(self._inputs(x, key, None))
-        with _full_precision(x):
-            return Factors(
-                *(nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed(), **self._decay())
-            )
+        with full_precision(x):
+            return (nystrom_fixed if cfg.fixed else nystrom).factors(q, k, cfg, self._fixed(), **self._decay())
 
     @property
     def _ops(self) -> Any:
@@ -321,7 +304,7 @@ class MultiheadAttention(nn.Module):
         """Step, overwriting `state`."""
         cfg = self.config
         q, k, v = self._project(inputs)
-        with _full_precision(q):
+        with full_precision(q):
             out, new = self._ops.step(q, k, v, state, cfg, self._fixed(), **self._decay())
         return self._output(out, None if cfg.single else new.time.clamp(max=cfg.window)), new
 

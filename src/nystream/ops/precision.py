@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,12 @@ NO_FLOAT64 = {"mps"}  # devices that cannot compute in float64
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the logits, sums and inverses of a model in `dtype`."""
     return torch.promote_types(dtype, torch.float32)
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """Disable autocast: it may choose the dtype of the projections, but not that of sums and inverses."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def accumulate(x: Tensor) -> Tensor:

@@ -25,6 +25,14 @@ class Fixed(NamedTuple):
     gamma_pinv: Tensor  # [H, m, m]
 
 
+class Factors(NamedTuple):
+    """The three factors of low-rank attention over one window: output = B Γ† Δ V."""
+
+    beta: Tensor  # [B, H, n, m]
+    gamma_pinv: Tensor  # [B, H, m, m]
+    delta: Tensor  # [B, H, m, n]
+
+
 def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor:
     """Γ† [..., m, m] of landmarks [..., m, D]: computed in float64, returned at the accumulator's precision."""
     gamma = (wide(q_tilde) @ wide(k_tilde).mT * cfg.scale).softmax(-1)

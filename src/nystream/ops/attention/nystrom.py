@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops.attention.common import Fixed, exact, gamma_pinv, low_rank, window_falls, zero_void
+from nystream.ops.attention.common import Factors, Fixed, exact, gamma_pinv, low_rank, window_falls, zero_void
 from nystream.ops.attention.full import RingState, init_state, push, recompute, roll_on
 from nystream.ops.landmarks import segment_means
 from nystream.ops.precision import accumulate
@@ -57,13 +57,13 @@ def landmarks(q: Tensor, k: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tenso
 
 def factors(
     q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None = None, decay: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """B_φ [B, H, n, m], Γ† [B, H, m, m] and Δ_φ [B, H, m, n] of a full window."""
+) -> Factors:
+    """The factors of a full window."""
     q_tilde, k_tilde = landmarks(q, k, cfg)
     beta = (accumulate(q) @ k_tilde.mT * cfg.scale).softmax(-1)
     delta = q_tilde @ accumulate(k).mT * cfg.scale
     delta = (delta if decay is None else delta - window_falls(decay, cfg.window)).softmax(-1)
-    return beta, gamma_pinv(q_tilde, k_tilde, cfg), delta
+    return Factors(beta, gamma_pinv(q_tilde, k_tilde, cfg), delta)
 
 
 def step(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops.attention.common import Fixed, exists, low_rank, window_falls, zero_void
+from nystream.ops.attention.common import Factors, Fixed, exists, low_rank, window_falls, zero_void
 from nystream.ops.attention.full import RingState, init_state, push, recompute, roll_on
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
@@ -42,15 +42,13 @@ def newest(
     return low_rank(q[:, :, -rows:], k, v, fixed.q_tilde, fixed.k_tilde, fixed.gamma_pinv, cfg, mask, decay)
 
 
-def factors(
-    q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None, decay: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """B_φ [B, H, n, m], Γ† [B, H, m, m] and Δ_φ [B, H, m, n] of a full window."""
+def factors(q: Tensor, k: Tensor, cfg: AttentionConfig, fixed: Fixed | None, decay: Tensor | None = None) -> Factors:
+    """The factors of a full window."""
     assert fixed is not None
     beta = (accumulate(q) @ accumulate(fixed.k_tilde).mT * cfg.scale).softmax(-1)
     delta = accumulate(fixed.q_tilde) @ accumulate(k).mT * cfg.scale
     delta = (delta if decay is None else delta - window_falls(decay, cfg.window)).softmax(-1)
-    return beta, fixed.gamma_pinv.expand(q.shape[0], -1, -1, -1), delta
+    return Factors(beta, fixed.gamma_pinv.expand(q.shape[0], -1, -1, -1), delta)
 
 
 def step(
