@@ -22,6 +22,8 @@ from nystream.models import weights_file
 from nystream.models.pretrained import CONFIG, WEIGHTS
 from nystream.ops.ragged import keep_first, keep_last
 
+CELL_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # of a layer, in the order of torch's cells
+
 
 class RecurrentState(NamedTuple):
     """The state of B streams."""
@@ -104,7 +106,7 @@ class RecurrentModel(nn.Module):
         with self._in_full_precision():
             for place, layer in enumerate(self.layers):
                 h = state.hidden[:, place]
-                weights: list[Tensor] = list(layer.parameters())  # two matrices, two biases
+                weights = [getattr(layer, name) for name in CELL_WEIGHTS]
                 if self.config.kind == "gru":
                     h = torch.gru_cell(current, h, *weights)
                 else:

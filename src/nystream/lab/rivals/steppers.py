@@ -31,14 +31,14 @@ def require() -> None:
 
 
 class TorchStep:
-    """`step` in eager torch."""
+    """`step` in eager torch, without checking its arguments."""
 
     def __init__(self, model: RecurrentModel) -> None:
         self.model, self.state = model.eval(), model.init_state(1)
 
     @torch.inference_mode()
     def push(self, x: NDArray[Any]) -> NDArray[Any]:
-        y, self.state = self.model.step(torch.from_numpy(x)[None], self.state)
+        y, self.state = self.model.one_step(torch.from_numpy(x)[None], self.state)
         return y[0].numpy()
 
 
