@@ -7,6 +7,7 @@ from torch import Tensor
 
 import nystream.state as states
 from nystream.config import ModelConfig
+from nystream.config.checks import whole
 from nystream.layers.modes import evaluating
 from nystream.models import StreamModel
 from nystream.progress import Advance, track
@@ -33,7 +34,7 @@ def predict(
         >>> output.shape, target.shape
         (torch.Size([40, 2]), torch.Size([40, 2]))
     """
-    _check_skip(skip)
+    whole("skip", skip)
     if isinstance(data, WindowData):
         with evaluating(model), track("scoring, windows", len(data), progress) as advance:
             outputs = []
@@ -69,14 +70,9 @@ def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, s
         >>> list(ns.train.evaluate(model, data, ns.train.Forecasting(), skip=5))
         ['mse', 'mae', 'loss']
     """
-    _check_skip(skip)
+    whole("skip", skip)
     checks.data("data", data, task, model.config, skip)
     return scored(model, task, *predict(model, data, batch_size, skip))
-
-
-def _check_skip(skip: int) -> None:
-    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-        raise ValueError(f"skip={skip!r} must be an integer of at least 0")
 
 
 def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[str, float]:
