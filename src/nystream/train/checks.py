@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from nystream.config import ModelConfig
 from nystream.models import StreamModel
 from nystream.train.config import TrainConfig
 from nystream.train.data import StreamData, WindowData
 from nystream.train.tasks import Task
+from nystream.train.trainable import Trainable
+
+PARTS = ("config", "head", "input_scaler", "output_scaler")
+METHODS = ("init_state", "step", "steps", "outputs", "advance", "save_pretrained")
+
+
+def trainable(name: str, given: Trainable) -> StreamModel:
+    """Check that a module has the methods of a StreamModel, and return it as what it is used as."""
+    if not isinstance(given, nn.Module):
+        raise TypeError(f"{name} is a {type(given).__name__}, but must be a StreamModel")
+    missing = [part for part in (*PARTS, *METHODS) if not hasattr(given, part)]
+    if missing:
+        raise TypeError(
+            f"{name} is a {type(given).__name__}, but must be a StreamModel or a module with the same methods: "
+            f"it has no {', '.join(missing)}"
+        )
+    return cast(StreamModel, given)
 
 
 def model(name: str, given: Any) -> None:
     """Check a model: a StreamModel with parameters to train, whose fixed landmarks have been fitted."""
     if not isinstance(given, StreamModel):
         raise TypeError(f"{name} is a {type(given).__name__}, but must be a StreamModel")
-    for block in given.encoder.blocks:
+    ready(name, given)
+
+
+def ready(name: str, given: nn.Module) -> None:
+    """Check that a model has parameters to train, and that its fixed landmarks have been fitted."""
+    for block in given.encoder.blocks if isinstance(given, StreamModel) else ():
         block.attention.require_landmarks()
     if not any(x.requires_grad for x in given.parameters()):
         raise ValueError(f"{name} has no parameters to train: all are frozen")

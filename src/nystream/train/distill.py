@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from nystream.config.checks import number, positive_int
-from nystream.models import StreamModel
 from nystream.ops.precision import accumulator
 from nystream.train import checks, metrics
 from nystream.train.data import StreamData, WindowData
 from nystream.train.predict import predict
 from nystream.train.tasks import Classification, Detection, Forecasting
+from nystream.train.trainable import Trainable
 
 D = TypeVar("D", bound=WindowData | StreamData)
 
 
-def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0) -> D:
+def distilled(data: D, teacher: Trainable, batch_size: int = 64, skip: int = 0) -> D:
     """The data with targets [N, 2, C]: their own targets, and the streaming outputs of the teacher.
 
     Classes [N] become zeros and ones, NaN if unknown; floats [N, C] stay as they are. The teacher's outputs are NaN for
@@ -41,8 +41,7 @@ def distilled(data: D, teacher: StreamModel, batch_size: int = 64, skip: int = 0
     """
     if not isinstance(data, WindowData | StreamData):
         raise TypeError(f"data is a {type(data).__name__}, but must be WindowData or StreamData")
-    if not isinstance(teacher, StreamModel):
-        raise TypeError(f"teacher is a {type(teacher).__name__}, but must be a StreamModel")
+    teacher = checks.trainable("teacher", teacher)
     positive_int("batch_size", batch_size)
     width, r = teacher.config.output_dim, teacher.config.update_size
     if data.input_dim != teacher.config.input_dim:

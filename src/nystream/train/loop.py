@@ -31,6 +31,7 @@ from nystream.train.optimizer import lr_factor
 from nystream.train.sampler import warm_up
 from nystream.train.single import Single
 from nystream.train.tasks import Task
+from nystream.train.trainable import Trainable
 
 Line = dict[str, Any]
 
@@ -90,7 +91,7 @@ class Progress:
 
 
 def fit(
-    model: StreamModel,
+    model: Trainable,
     train: Data,
     valid: Data | None = None,
     config: TrainConfig | None = None,
@@ -104,7 +105,7 @@ def fit(
     """Train a model in place, on its device, and leave it with its best weights, in eval mode.
 
     Args:
-        model: The model.
+        model: A `StreamModel`, or a module with the same methods.
         train: `WindowData` or `StreamData`.
         valid: Data on which the best weights are selected. Without it, the last weights are kept.
         config: How to train.
@@ -129,7 +130,8 @@ def fit(
         (['accuracy', 'loss'], 2)
     """
     config = config or TrainConfig()
-    checks.model("model", model)
+    model = checks.trainable("model", model)
+    checks.ready("model", model)
     checks.config(config, valid)
     skip = warm_up(model.config, config)
     for name, data in (("train", train), ("valid", valid)):

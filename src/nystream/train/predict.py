@@ -14,10 +14,11 @@ from nystream.progress import Advance, track
 from nystream.train import checks
 from nystream.train.data import PIECE, Data, WindowData
 from nystream.train.tasks import Task
+from nystream.train.trainable import Trainable
 
 
 def predict(
-    model: StreamModel, data: Data, batch_size: int = 64, skip: int = 0, progress: bool | None = False
+    model: Trainable, data: Data, batch_size: int = 64, skip: int = 0, progress: bool | None = False
 ) -> tuple[Tensor, Tensor]:
     """Streaming outputs and their targets, on the CPU: [N, output_dim] and [N, ...].
 
@@ -34,6 +35,7 @@ def predict(
         >>> output.shape, target.shape
         (torch.Size([40, 2]), torch.Size([40, 2]))
     """
+    model = checks.trainable("model", model)
     whole("skip", skip)
     if isinstance(data, WindowData):
         with evaluating(model), track("scoring, windows", len(data), progress) as advance:
@@ -55,7 +57,7 @@ def predict(
     return torch.cat([outputs_of[i] for i in range(len(data))]), torch.cat(targets)
 
 
-def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
+def evaluate(model: Trainable, data: Data, task: Task, batch_size: int = 64, skip: int = 0) -> dict[str, float]:
     """Streaming scores of a model, without the first `skip` tokens of every stream.
 
     Unless `short` is set, `fit` does not score the n − 1 tokens before the window is full; `FitResult.skip` is their
@@ -70,6 +72,7 @@ def evaluate(model: StreamModel, data: Data, task: Task, batch_size: int = 64, s
         >>> list(ns.train.evaluate(model, data, ns.train.Forecasting(), skip=5))
         ['mse', 'mae', 'loss']
     """
+    model = checks.trainable("model", model)
     whole("skip", skip)
     checks.data("data", data, task, model.config, skip)
     return scored(model, task, *predict(model, data, batch_size, skip))
