@@ -6,6 +6,10 @@ become its landmarks, and the model is fine-tuned end to end. Landmarks that are
 
 A fine-tuning takes half the epochs of phase one, with a third of its learning rate. So E epochs in total become, for L
 blocks, L fine-tunings of E / (L + 2) epochs, rounded down, and the rest for phase one.
+
+With `at_once`, phase two fixes the landmarks of all blocks, those of each block clustered on what the blocks before it
+give with theirs, and there is a single fine-tuning. It is the longer part of the training: E / 4 epochs, rounded down,
+are phase one, and the rest is the fine-tuning, with the same learning rate.
 """
 
 from __future__ import annotations
@@ -50,8 +54,10 @@ def phase_one(config: TrainConfig) -> Phase:
     return Phase("phase-1", config)
 
 
-def phase_two(config: TrainConfig, blocks: int) -> list[Phase]:
-    """A fine-tuning for each block, after its landmarks have been fixed."""
+def phase_two(config: TrainConfig, blocks: int, at_once: bool = False) -> list[Phase]:
+    """A fine-tuning for each block, after its landmarks have been fixed; with `at_once`, one for all blocks."""
+    if at_once:
+        return [Phase("phase-2", config, tuple(range(blocks)))]
     return [Phase(f"phase-2-block-{block}", config, (block,)) for block in range(blocks)]
 
 
@@ -60,23 +66,25 @@ def tuning(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr * TUNING_LR)
 
 
-def divide(config: TrainConfig, blocks: int, shorten: bool = False) -> list[Phase]:
+def divide(config: TrainConfig, blocks: int, shorten: bool = False, at_once: bool = False) -> list[Phase]:
     """All phases for fixed landmarks in `blocks` blocks, with the epochs of `config` in total.
 
-    Fewer than blocks + 2 epochs are an error. With `shorten`, every fine-tuning then has one epoch, and if there are
-    fewer epochs than phases, every phase has one epoch of fewer updates.
+    Fewer than blocks + 2 epochs are an error, or fewer than 2 with `at_once`. With `shorten`, every fine-tuning then
+    has one epoch, and if there are fewer epochs than phases, every phase has one epoch of fewer updates.
     """
     epochs, steps = config.epochs, config.steps_per_epoch
-    each = epochs // (blocks + 2)
-    if not each and not shorten:
-        raise ValueError(f"epochs={epochs} is too few for fixed landmarks: at least {blocks + 2}")
-    each = max(1, each)
-    if epochs > blocks:
-        first = dataclasses.replace(config, epochs=epochs - blocks * each)
+    tunings, least = (1, 2) if at_once else (blocks, blocks + 2)
+    if epochs < least and not shorten:
+        raise ValueError(f"epochs={epochs} is too few for fixed landmarks: at least {least}")
+    if epochs > tunings:
+        each = epochs - max(1, epochs // 4) if at_once else max(1, epochs // (blocks + 2))
+        first = dataclasses.replace(config, epochs=epochs - tunings * each)
     else:
         assert steps is not None
-        first = dataclasses.replace(config, epochs=1, steps_per_epoch=max(1, epochs * steps // (blocks + 1)))
-    return [phase_one(first), *phase_two(dataclasses.replace(tuning(first), epochs=each), blocks)]
+        each = 1
+        first = dataclasses.replace(config, epochs=1, steps_per_epoch=max(1, epochs * steps // (tunings + 1)))
+    tuned = dataclasses.replace(first if at_once else tuning(first), epochs=each)
+    return [phase_one(first), *phase_two(tuned, blocks, at_once)]
 
 
 class LandmarkFit(NamedTuple):
@@ -97,6 +105,7 @@ class Training:
     valid: Data | Sequence[Data] | None
     task: Task
     landmark_fit: LandmarkFit
+    at_once: bool = False
     seeds: Sequence[int] | None = None
     folder: str | os.PathLike[str] | None = None
     tensorboard: bool = True
@@ -106,7 +115,8 @@ class Training:
     def about(self) -> Line:
         """Options that must be the same for a phase to be resumed; the model's config has the others."""
         tokens, method, learn_landmarks, *_ = self.landmark_fit
-        return {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
+        about: Line = {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
+        return about | {"at_once": True} if self.at_once else about  # absent by default: older runs have no such entry
 
     def check(self, models: Sequence[StreamModel], *configs: TrainConfig) -> None:
         """Raise the errors of all phases, each trained by one of the configs, before the first one starts."""
