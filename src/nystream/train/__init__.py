@@ -7,6 +7,7 @@ from nystream.train.loop import FitResult, fit
 from nystream.train.many import fit_many
 from nystream.train.predict import evaluate, predict
 from nystream.train.tasks import Classification, Detection, Forecasting, Task
+from nystream.train.transfer import Transfer, transfer_attention
 from nystream.train.two_phase import fix_landmarks, train_two_phase
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "StreamData",
     "Task",
     "TrainConfig",
+    "Transfer",
     "WindowData",
     "distilled",
     "evaluate",
@@ -26,4 +28,5 @@ __all__ = [
     "fix_landmarks",
     "predict",
     "train_two_phase",
+    "transfer_attention",
 ]
