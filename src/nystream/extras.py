@@ -9,6 +9,9 @@ from typing import Any
 EXTRAS = {
     "jinja2": "cli",
     "matplotlib": "plot",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "onnxscript": "export",
     "polars": "data",
     "ray": "ray",
     "rich": "cli",
@@ -20,7 +23,14 @@ EXTRAS = {
     "tensorboard": "train",
     "tyro": "cli",
 }
-NAMES = {"ray": "Ray", "sklearn": "scikit-learn", "tensorboard": "TensorBoard"}  # where they differ from the package's
+NAMES = {  # where they differ from the package's
+    "onnx": "ONNX",
+    "onnxruntime": "ONNX Runtime",
+    "onnxscript": "ONNX Script",
+    "ray": "Ray",
+    "sklearn": "scikit-learn",
+    "tensorboard": "TensorBoard",
+}
 
 
 def require(what: str, module: str, instead: str = "") -> Any:

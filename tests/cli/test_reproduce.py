@@ -106,6 +106,26 @@ def test_sweeps_and_settings(reproduce, capsys):
     assert capsys.readouterr().out.startswith("gtzan: 1 cell of 1 split x 1 seed on cpu, 1 of them done\n1 record in")
 
 
+def test_recurrent_and_deep_cells(reproduce, capsys):
+    few = ("--seeds", "1", "--epochs", "2", "--no-steps")
+    assert reproduce(*few, "--models", "gru,co", "--layers", "1", "--dropout", "0.3", "--weight-decay", "0") == 0
+    assert "left out" not in capsys.readouterr().out
+    assert reproduce(*few, "--models", "co,att,lstm", "--stack", "deep", "--windows", "4,8", "--decay") == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "left out: att, lstm (stack='deep' is for continual models of several blocks)"
+    )
+    assert reproduce(*few, "--models", "co", "--layers", "1,2", "--stack", "deep") == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "left out: co with 1 block (stack='deep' is for continual models of several blocks)"
+    )
+    found = records()
+    assert [name.removeprefix("gtzan-") for name in found if "baseline" not in name] == [
+        "1-co-full-dropout0.3", "1-gru-dropout0.3", "2-co-full-deep", "2-co-full-n4-8-deep-decay",
+    ]  # fmt: skip
+    assert found["gtzan-1-gru-dropout0.3"]["budget"]["weight_decay"] == 0
+    assert found["gtzan-2-co-full-n4-8-deep-decay"]["cell"]["windows"] == [4, 8]
+
+
 def test_steps_are_measured_again_when_asked(reproduce):
     few = ("--models", "co", "--layers", "1", "--seeds", "1")
     assert reproduce(*few) == 0
@@ -171,8 +191,19 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--pinv", "ridge", "--ridge", ","], "ridge=',' is an empty list"),
         (["--ridge", "0.3"], "ridge='0.3' is for --pinv ridge, but pinv is 'newton'"),
         (["--models", "att,co", "--pinv", "exact"], "no cell is left"),
-        (["--models", "att", "--distilled"], "no cell is left"),
-        (["--layers", "1", "--stack", "deep"], "layers='1': no cell is left"),
+        (["--models", "att,gru", "--learned"], "left: att, gru (pinv, method and learned are for fixed landmarks)"),
+        (["--layers", "1", "--stack", "deep"], "layers='1': no cell is left: att, co"),
+        (["--layers", "1", "--at-once"], "no cell is left"),
+        (["--models", "att,ny", "--decay"], "no cell is left"),
+        (["--windows", "4,8"], "windows='4,8' is for --stack deep, but stack is 'paper'"),
+        (["--windows", "4,8", "--window", "8", "--stack", "deep"], "window=8 and windows='4,8' are both given"),
+        (["--windows", "4,8", "--layers", "3", "--stack", "deep"], "no cell is left"),
+        (["--windows", "1,8", "--stack", "deep"], "landmarks=2 must be at most 1, the smallest window"),
+        (["--windows", "eight", "--stack", "deep"], "windows='eight'"),
+        (["--piece", "4", "--models", "co"], "piece=4 is for pieces of streams"),
+        (["--piece", "-4"], "piece=-4"),
+        (["--weight-decay", "-1"], "weight_decay=-1.0"),
+        (["--dropout", "1"], "dropout=1.0"),
         (["--stack", "tall"], "stack='tall' must be paper or deep"),
         (["--layers", "one"], "layers='one'"),
         (["--layers", "0"], "layers=0"),
@@ -229,6 +260,11 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(reproduce, caps
     [
         ("huggingface_hub", "co", "save_pretrained needs huggingface-hub: pip install huggingface-hub"),
         ("sklearn.cluster", "cony-fix", "fitting landmarks needs scikit-learn: pip install 'nystream[train]'"),
+        (
+            "onnxruntime",
+            "gru",
+            "timing a recurrent model needs ONNX Runtime: pip install 'nystream[export]', or use --no-steps",
+        ),
     ],
 )
 def test_what_the_end_needs_is_asked_for_before_training(reproduce, capsys, monkeypatch, package, models, said):

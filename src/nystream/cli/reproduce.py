@@ -20,17 +20,19 @@ from nystream.data.settings import Settings
 from nystream.data.table import counted
 from nystream.files import require_folder
 from nystream.lab.reproduce import store
-from nystream.lab.reproduce.cells import FIXED, FULL, MODELS, Cell, grid
+from nystream.lab.reproduce.cells import FIXED, FULL, MODELS, RIVALS, Grid, grid
 from nystream.lab.reproduce.cluster import on_ray
 from nystream.lab.reproduce.job import Job, data_folder
 from nystream.lab.reproduce.problems import PaperProblem, problem
 from nystream.lab.reproduce.run import Outcome, Runner, baselines, left, one_by_one, run
 from nystream.lab.reproduce.steps import time_steps
+from nystream.lab.rivals import steppers
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
 
 AS_IN_TABLE, FEW, CHOSEN = "as in the table", "few, for a laptop", "chosen on validation data"
 SHORT = {name.lower(): variant for variant, name in MODELS.items()}  # att, co, ny, ny-fix, cony-cont, cony-fix
+NAMES = {variant: short for short, variant in SHORT.items()} | {rival: rival for rival in RIVALS}
 
 
 @dataclass
@@ -53,11 +55,12 @@ class Reproduce:
     models: str = option(
         ",".join(SHORT),
         "Models of the table, by the paper's names or as variants (co-fixed-single). att: full attention; co: "
-        "continual; ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual.",
+        "continual; ny: low rank; ny-fix: with fixed landmarks; cony-cont, cony-fix: the same two, continual; all: "
+        "these six. gru, lstm: recurrent models of the same width, for comparison.",
         "LIST",
         "all",
     )
-    layers: str = option("", "Numbers of blocks, such as 1,2.", "LIST", AS_IN_TABLE)
+    layers: str = option("", "Numbers of blocks, or of recurrent layers, such as 1,2.", "LIST", AS_IN_TABLE)
     landmarks: str = option(
         "", "Numbers of landmarks m, such as 2,4,8,16,32,64 for the paper's figures.", "LIST", AS_IN_TABLE
     )
@@ -68,6 +71,9 @@ class Reproduce:
     epochs: int = option(0, "Number of epochs, the same for all models.", "N", CHOSEN)
     lr: float = option(0.0, "Learning rate.", "RATE", CHOSEN)
     batch_size: int = option(0, "Number of windows, or pieces of streams, per update.", "N", CHOSEN)
+    piece: int = option(0, "Length of the pieces of streams, in tokens.", "N", CHOSEN)
+    weight_decay: float | None = option(None, "Weight decay.", "NUMBER", CHOSEN)
+    dropout: float | None = option(None, "Dropout.", "NUMBER", CHOSEN)
     pinv: str = option(
         "newton",
         "One or several inverses of Γ for fixed landmarks: newton (the paper's), exact, ridge, none. All but newton "
@@ -78,12 +84,25 @@ class Reproduce:
     learned: bool = option(
         False, "Run only models with fixed landmarks, and train the landmarks further, from the cluster centres."
     )
-    distilled: bool = option(False, "Run only low-rank models, and let them also learn from one with full attention.")
+    distilled: bool = option(
+        False,
+        "Let the models also learn from one with full attention, which learns from another one of its kind.",
+    )
     stack: str = option(
         "paper",
         "How several blocks stream: paper gives the same output as applying the model to the window; deep, for "
         "continual models only, gives each block its own window, which is much cheaper but a different function.",
         "paper|deep",
+    )
+    windows: str = option(
+        "", "One window per block of a deep stack, such as 16,64,256; the number of blocks follows.", "LIST", "equal"
+    )
+    decay: bool = option(
+        False,
+        "Run only continual models, of one block or deep, and let recent tokens weigh more, in place of positions.",
+    )
+    at_once: bool = option(
+        False, "Run only fixed landmarks in several blocks, and fix those of all blocks at once, not block after block."
     )
     window: int = option(0, "Window length n.", "N", AS_IN_TABLE)
     protocol: str = option(
@@ -120,15 +139,20 @@ class Reproduce:
     def run(self) -> None:
         show = False if self.plain else None
         self.check()
-        jobs = self.jobs(show)
+        grid = self.grid(problem(self.task))
+        jobs = self.jobs(grid, show)
         todo = left(jobs, self.results, self.again)
         if todo:
             pretrained.require()
         if any(job.cell.model in FIXED for job in todo):
             kmeans.require()
+        if self.steps and any(job.cell.recurrent for job in jobs):
+            steppers.require()
         for name in ("results", "work") if todo else ():
             require_folder(name, getattr(self, name))
         print(self.heading(jobs, len(jobs) - len(todo)), flush=True)
+        if grid.left_out:
+            print(f"left out: {left_out(grid)}", flush=True)
         runner: Runner = one_by_one
         if self.ray is not None:
             runner = partial(on_ray, address=self.ray, gpus=self.gpus_per_cell)
@@ -165,10 +189,14 @@ class Reproduce:
             for record in time_steps(done, self.command(), show):
                 store.write(self.results, record)
 
-    def jobs(self, show: bool | None) -> list[Job]:
-        """All cells that the options ask for."""
+    def jobs(self, grid: Grid, show: bool | None) -> list[Job]:
+        """The jobs of all cells that the options ask for."""
         task = problem(self.task)
-        changes = tuple((name, value) for name in ("epochs", "lr", "batch_size") if (value := getattr(self, name)))
+        changes = tuple(
+            (name, value) for name in ("epochs", "lr", "batch_size", "piece") if (value := getattr(self, name))
+        )
+        if self.weight_decay is not None:
+            changes += (("weight_decay", self.weight_decay),)
         splits, seeds = self.splits or task.laptop[0], self.seeds or task.laptop[1]
         common: dict[str, Any] = {
             "splits": splits,
@@ -181,20 +209,17 @@ class Reproduce:
             "threads": self.threads,
             "show": show if self.ray is None else False,
         }
-        jobs = [Job(cell, **common) for cell in self.cells(task)]
-        if not jobs:
-            raise ValueError(
-                f"models={self.models!r}, layers={self.layers!r}: no cell is left. pinv and learned need models with "
-                f"fixed landmarks, distilled needs landmarks, and stack needs continual models of several blocks"
-            )
-        return jobs
+        if not grid.cells:
+            why = f": {left_out(grid)}" if grid.left_out else ""
+            raise ValueError(f"models={self.models!r}, layers={self.layers!r}: no cell is left{why}")
+        return [Job(cell, **common) for cell in grid.cells]
 
     def check(self) -> None:
         """Raise if an option is out of range or cannot be used with the others; 0 means not given."""
-        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "window", "threads"):
+        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "piece", "window", "threads"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
-        for name in ("models", "layers", "landmarks", "pinv", "ridge"):
+        for name in ("models", "layers", "landmarks", "pinv", "ridge", "windows"):
             if getattr(self, name) and not getattr(self, name).strip(" ,"):
                 raise ValueError(f"{name}={getattr(self, name)!r} is an empty list")
         if not 0 < self.gpus_per_cell < math.inf:
@@ -205,34 +230,44 @@ class Reproduce:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell:g} is for --ray, which is not given")
         if self.steps_again and not self.steps:
             raise ValueError("steps-again and no-steps are both given; use one of them")
-        if self.landmarks and not set(self.variants()) - set(FULL):
+        if self.landmarks and not set(self.variants()) - {*FULL, *RIVALS}:
             raise ValueError(f"landmarks={self.landmarks!r} is for low-rank models, but models={self.models!r}")
         if self.stack not in ("paper", "deep"):
             raise ValueError(f"stack={self.stack!r} must be paper or deep")
+        if self.windows and self.stack != "deep":
+            raise ValueError(f"windows={self.windows!r} is for --stack deep, but stack is {self.stack!r}")
+        if self.windows and self.window:
+            raise ValueError(f"window={self.window} and windows={self.windows!r} are both given; use one of them")
 
-    def cells(self, task: PaperProblem) -> Iterator[Cell]:
+    def grid(self, task: PaperProblem) -> Grid:
+        """All cells that the options ask for."""
         protocol = self.protocol or task.protocols[0]
         for name, value, known in (("protocol", protocol, task.protocols), ("tokens", self.tokens, task.tokens)):
             if value not in known:
                 raise ValueError(f"{name}={value!r}, but {self.task} has {' and '.join(known)}")
-        usual = task.usual(protocol=protocol, tokens=self.tokens, **({"window": self.window} if self.window else {}))
-        layers = numbers("layers", self.layers) or task.depths
+        windows = numbers("windows", self.windows)
+        window = max(windows, default=self.window or task.window)
+        usual = task.usual(protocol=protocol, tokens=self.tokens, window=window)
+        layers = numbers("layers", self.layers) or ((len(windows),) if windows else task.depths)
         landmarks = numbers("landmarks", self.landmarks) or (task.landmarks,)
-        yield from grid(usual, self.variants(), layers, landmarks, list(self.settings()))
+        return grid(usual, self.variants(), layers, landmarks, list(self.settings()))
 
     def variants(self) -> list[str]:
-        names = []
-        for word in filter(None, (part.strip() for part in self.models.split(","))):
-            variant = SHORT.get(word.lower(), word)
-            if variant not in MODELS:
-                raise ValueError(f"models has {word!r}, but must be some of {', '.join(SHORT)}")
-            names.append(variant)
-        return names
+        names: list[str] = []
+        for word in filter(None, (part.strip().lower() for part in self.models.split(","))):
+            variant = SHORT.get(word, word)
+            if word != "all" and variant not in NAMES:
+                raise ValueError(f"models has {word!r}, but must be some of {', '.join(NAMES.values())}")
+            names += SHORT.values() if word == "all" else [variant]
+        return list(dict.fromkeys(names))
 
     def settings(self) -> Iterator[dict[str, Any]]:
         """The settings that differ from the paper's."""
-        extra: dict[str, Any] = {name: True for name in ("learned", "distilled") if getattr(self, name)}
+        flags = ("learned", "distilled", "decay", "at_once")
+        extra: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
         extra |= {"stack": self.stack} if self.stack != "paper" else {}
+        extra |= {"windows": numbers("windows", self.windows)} if self.windows else {}
+        extra |= {"dropout": self.dropout} if self.dropout is not None else {}
         for kind in (word.strip() for word in self.pinv.split(",")):
             if kind == "ridge":
                 for strength in _floats("ridge", self.ridge):
@@ -246,6 +281,18 @@ class Reproduce:
         """The command that was typed, without options that do not affect the results."""
         hidden = ("task", "data", "results", "work", "plain", "again")
         return typed(["nystream", "reproduce", self.task], self, hidden)
+
+
+def left_out(grid: Grid) -> str:
+    """Which of the requested models are not run, and why, in one line."""
+    there, parts = {cell.model for cell in grid.cells}, []
+    for rule, keys in grid.left_out.items():
+        models = (
+            f"{NAMES[model]} with {counted(layers, 'block')}" if model in there else NAMES[model]
+            for model, layers in keys
+        )
+        parts.append(f"{', '.join(dict.fromkeys(models))} ({rule})")
+    return "; ".join(parts)
 
 
 def _say(outcome: Outcome) -> None:

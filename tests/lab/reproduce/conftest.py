@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from nystream.lab.reproduce import steps
+from nystream.lab.reproduce.cells import RIVALS
 from nystream.lab.reproduce.problems import gtzan
 from nystream.stream import StreamPool
 
@@ -33,7 +34,7 @@ def cell(tiny):
     """A cell of the small problem: cell("co-fixed-single", pinv="exact")."""
 
     def cell(model="co-full-single", layers=1, **changes):
-        few = None if "full" in model else tiny.landmarks
+        few = None if "full" in model or model in RIVALS else tiny.landmarks
         return tiny.usual(**{"model": model, "layers": layers, "landmarks": few, **changes})
 
     return cell
@@ -54,6 +55,7 @@ def job(cell, data, tmp_path):
 def quick_steps(monkeypatch):
     """Time steps only briefly, without compiling."""
     monkeypatch.setattr(steps, "ROUNDS", 2)
+    monkeypatch.setattr(steps, "FORMS", ("cells",))
     monkeypatch.setattr(steps, "StreamPool", partial(StreamPool, backend="torch"))
 
 

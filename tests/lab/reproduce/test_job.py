@@ -10,7 +10,14 @@ from nystream import costs
 from nystream.costs.tables import SIZES
 from nystream.lab.reproduce import steps
 from nystream.lab.reproduce.cells import MODELS
-from nystream.lab.reproduce.job import data_folder, operations, run_baseline, summaries, wanted_baseline
+from nystream.lab.reproduce.job import (
+    data_folder,
+    model_operations,
+    operations,
+    run_baseline,
+    summaries,
+    wanted_baseline,
+)
 from nystream.lab.reproduce.problems import problem
 from nystream.lab.reproduce.report import records
 from nystream.lab.reproduce.store import finished, write
@@ -40,7 +47,7 @@ def test_a_record_says_all_of_it(job, tmp_path):
     assert len(training["phases"]) == 3
     assert training["device"] == "CPU"
     assert record["data"] == {"file": "gtzan_yamnet_tokens.npz", "fingerprint": one.load().fingerprint}
-    assert record["operations"] == operations(one.cell)
+    assert record["operations"] == operations(one.cell) | {"model": model_operations(one.cell, record["input_dim"])}
     assert record["bytes_per_stream"] > 0
     assert record["step"] is None
     assert record["commit"] == "0" * 40
@@ -84,6 +91,7 @@ def test_changes_of_the_training_are_in_the_record(job):
         ({"seeds": 1001}, "seeds=1001"),
         ({"changes": (("epochs", 2),), "model": "co-fixed-single"}, "epochs=2 is too few for fixed landmarks"),
         ({"changes": (("lr", -1.0),)}, "lr=-1.0"),
+        ({"changes": (("piece", 4),)}, "piece=4 is for pieces of streams, but gtzan-1-co-full learns from windows"),
         ({"where": Path("nowhere")}, "nowhere has no gtzan_yamnet_tokens.npz"),
     ],
 )
@@ -149,3 +157,53 @@ def test_a_deep_stack_is_trained_scored_and_timed(job, monkeypatch):
     monkeypatch.setattr(steps, "ROUNDS", 2)
     (timed,) = steps.time_steps([record], "nystream reproduce gtzan")
     assert timed["step"]["backend"] == "numba"  # every block streams, so the whole step is one compiled call
+
+
+def test_operations_of_a_whole_model():
+    """With a window of one, and without landmarks, a step is the products of its matrices and two of one token."""
+    cell = problem("gtzan").usual(model="co-full-single", window=1)
+    matrices = 4 * 192**2 + 2 * 192 * 192 + 192 * (128 + 10)
+    assert model_operations(cell, 128) == matrices + 2 * 192
+    deep = dataclasses.replace(cell, layers=2, stack="deep", window=30, windows=(10, 30))
+    assert model_operations(deep, 128) == 2 * matrices - 192 * 138 + 2 * 192 * (10 + 30)
+    gru = problem("gtzan").usual(model="gru", layers=2)
+    assert model_operations(gru, 128) == 2 * 6 * 192**2 + 192 * 138
+    assert operations(gru) == {}
+
+
+def test_operations_of_several_windows_are_those_of_the_blocks():
+    pyramid = problem("gtzan").usual(model="co-cont-single", landmarks=4, layers=2, stack="deep", windows=(40, 120))
+    each = [operations(problem("gtzan").usual(model="co-cont-single", landmarks=4, window=n)) for n in (40, 120)]
+    assert operations(pyramid)["paper"] == sum(one["paper"] for one in each)
+
+
+@pytest.mark.parametrize("distilled", [False, True])
+def test_a_recurrent_cell(job, tmp_path, quick_steps, distilled):
+    one = job("gru", 2, splits=2, seeds=1, distilled=distilled)
+    record = one.run()
+    assert record["name"] == "gtzan-2-gru" + "-distilled" * distilled
+    assert record["operations"] == {"model": model_operations(one.cell, record["input_dim"])}
+    assert record["bytes_per_stream"] == 2 * 8 * 4
+    assert len(record["metrics"]["accuracy"]["values"]) == 2
+    assert len(record["training"]["phases"]) == 1
+    assert json.loads(json.dumps(record)) == record
+    write(tmp_path / "results", record)
+    assert finished(tmp_path / "results", one.wanted()) == record
+    again = one.run()  # from the models that were kept
+    assert again == record
+    if distilled:
+        return
+    timed, ours = steps.time_steps([record, job().wanted() | {"input_dim": 4}], "nystream reproduce gtzan", False)
+    assert timed["step"]["backend"] == "onnxruntime"
+    assert {"median_microseconds", "p99_microseconds", "steps"} <= set(timed["step"]["torch"])
+    assert timed["step"]["bytes_per_stream"] == record["bytes_per_stream"]
+    assert timed["step"]["relative"] > 0
+    assert ours["step"]["backend"] == "torch"
+    assert json.loads(json.dumps(timed)) == timed
+
+
+def test_the_teacher_of_a_recurrent_model_is_that_of_the_table(job):
+    changes = (("epochs", 3), ("lr", 0.5))
+    teacher = job("gru", 2, distilled=True, dropout=0.4, changes=changes).teacher
+    assert (teacher.name, teacher.changes, teacher.cell.dropout) == ("gtzan-1-co-full", (("epochs", 3),), None)
+    assert job("co-cont-single", distilled=True, changes=changes).teacher.changes == changes

@@ -8,6 +8,7 @@ import pytest
 
 from nystream.costs.tables import SIZES
 from nystream.lab.reproduce.problems import TASKS, problem
+from nystream.lab.tasks.actions.baseline import STRENGTHS
 from nystream.lab.tasks.electricity import eia930, sample
 
 actions = runpy.run_path(str(Path(__file__).parents[1] / "tasks" / "actions" / "conftest.py"))
@@ -57,6 +58,7 @@ def test_gtzan(data, protocol):
     assert again.runs(1, 1)[0].test.fingerprint == runs[0].test.fingerprint
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes is greater")  # there are few frames
 def test_thumos14(tmp_path):
     found = problem("thumos14")
     np.savez(tmp_path / found.file, **actions["ready"]())
@@ -66,8 +68,26 @@ def test_thumos14(tmp_path):
     assert runs[0].train is runs[1].train
     assert all(len(run.train) + len(run.valid) == 7 for run in runs)
     assert len({run.test.fingerprint for run in runs}) == 1
-    with pytest.raises(ValueError, match="no baseline 'ridge'"):
-        loaded.baseline("ridge", 1)
+    baseline = loaded.baseline("logistic regression on the last tokens", 2)
+    assert [list(scores) for scores in baseline.scores] == [["map", "cmap", "loss"]] * 2
+    assert all(0 < scores["map"] <= 1 for scores in baseline.scores)
+    assert set(baseline.chosen["C"]) <= set(STRENGTHS)
+
+
+def test_settings_of_thumos14():
+    found = problem("thumos14")
+
+    def training(**changes):
+        cell = found.usual(**changes)
+        config = found.training(cell)
+        return config.batch_size, config.lr, config.piece, found.options(cell)["dropout"]
+
+    one = (8, 3e-4, 256, 0.2)
+    assert training() == training(model="co-full-single", layers=4, stack="deep") == one
+    assert training(model="co-full-single", decay=True) == (8, 3e-4, 256, 0.5)
+    assert training(layers=2) == (256, 2e-4, None, 0.2)
+    for layers in (1, 2):
+        assert training(model="gru", layers=layers) == (8, 2e-3, 256, 0.5)
 
 
 @pytest.mark.parametrize("tokens", ["paper", "lags"])

@@ -1,5 +1,6 @@
 """One cell: its budget, its phases, and runs that were killed."""
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from nystream.lab.reproduce.cells import MODELS
 from nystream.lab.reproduce.problems import TASKS, problem
 from nystream.lab.reproduce.train import build, cell_phases, score, train
 from nystream.train import TrainConfig
+from nystream.train.single import Single
 
 
 @pytest.fixture
@@ -124,6 +126,61 @@ def test_a_first_phase_is_shared_by_all_that_differ_later(job, trained):
     names = folders(job())
     assert names == ["gtzan-1-co-cont", "gtzan-1-co-fixed", "gtzan-1-co-fixed-learned"]
     assert not same(first.models[0], learned.models[0])
+
+
+def test_full_attention_learns_from_another_model_of_its_kind(job, trained):
+    teacher, _, runs = trained(job(seeds=1))
+    student, plan, _ = trained(job(seeds=1, distilled=True))
+    assert folders(plan) == ["gtzan-1-co-full", "gtzan-1-co-full-distilled"]
+    assert not same(teacher.models[0], student.models[0])
+    ours, theirs = (build(job(distilled=taught).cell, runs[0]).head.weight for taught in (True, False))
+    assert not torch.equal(ours, theirs)
+    # Other models begin with the weights that they have without a teacher.
+    ours, theirs = (build(job("gru", distilled=taught).cell, runs[0]).head.weight for taught in (True, False))
+    assert torch.equal(ours, theirs)
+
+
+def test_a_stopped_recurrent_cell_resumes(job, monkeypatch):
+    whole = train(job("lstm"), job("lstm").runs())
+    step, left = Single.step, 7 * job("lstm").config.epochs  # stops in the second of two runs
+
+    def dies(self, *args):
+        nonlocal left
+        left -= 1
+        if not left:
+            raise KeyboardInterrupt
+        return step(self, *args)
+
+    again = dataclasses.replace(job("lstm"), work=job().work / "again")
+    monkeypatch.setattr(Single, "step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        train(again, again.runs())
+    assert sorted(path.name for path in next(again.work.iterdir()).glob("running/*")) == ["run-0", "run-1"]
+    monkeypatch.setattr(Single, "step", step)
+    resumed = train(again, again.runs())
+    assert all(same(a, b) for a, b in zip(whole.models, resumed.models, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        ("co-cont-single", {"decay": True}),
+        ("co-fixed-single", {"layers": 2, "stack": "deep", "windows": (4, 8), "decay": True, "dropout": 0.3}),
+    ],
+)
+def test_decay_and_windows_of_a_deep_stack(job, trained, model, changes):
+    found, plan, runs = trained(job(model, seeds=1, **changes))
+    config = found.models[0].config
+    assert all(block.decay for block in config.blocks)
+    assert config.positions == "none"
+    assert tuple(block.window for block in config.blocks) == changes.get("windows", (8,))
+    assert config.dropout == changes.get("dropout", 0.1)
+    assert torch.isfinite(torch.tensor(score(plan, found.models, runs, "test")[0]["loss"]))
+
+
+def test_positions_of_several_windows_are_those_of_the_largest(cell):
+    pyramid = cell("co-full-single", 2, stack="deep", windows=(4, 8))
+    assert training.model_config(pyramid, 4).num_positions == 8
 
 
 def test_more_runs_are_trained_anew(job, trained):

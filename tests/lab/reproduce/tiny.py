@@ -26,7 +26,7 @@ class Tiny(gtzan.Gtzan):
         return TrainConfig(epochs=EPOCHS, batch_size=16, lr=1e-2, checkpoint_every=2)
 
     def options(self, cell):
-        return {"ff_dim": 8, "dropout": 0.1}
+        return {"dropout": 0.1} if cell.recurrent else {"ff_dim": 8, "dropout": 0.1}
 
 
 def write(folder, tokens=TOKENS, width=WIDTH, tracks=TRACKS, seed=0):

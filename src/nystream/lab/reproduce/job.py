@@ -19,9 +19,9 @@ from nystream import provenance
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import MAX_SEEDS, CellRun, Loaded, PaperProblem, problem
 from nystream.lab.reproduce.store import RecordDict
-from nystream.lab.reproduce.train import cell_phases, model_config, score, train
+from nystream.lab.reproduce.train import cell_phases, cell_sampler, model_config, score, train
+from nystream.lab.rivals import RecurrentConfig
 from nystream.train import TrainConfig, WindowData
-from nystream.train.sampler import sampler
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ class Job:
         """The training, with the epochs of all phases."""
         return dataclasses.replace(self.problem.training(self.cell), **dict(self.changes))
 
+    @property
+    def teacher(self) -> Job:
+        """The job of the cell's teacher. Changes of a recurrent model's training, but for the epochs, are its own."""
+        changes = tuple(one for one in self.changes if one[0] == "epochs" or not self.cell.recurrent)
+        return dataclasses.replace(self, cell=self.cell.teacher, changes=changes)
+
     def load(self) -> Loaded:
         """The data, read once per process."""
         return _load(self.cell.task, self.data.resolve(), self.cell.protocol, self.cell.tokens)
@@ -67,7 +73,9 @@ class Job:
         cell_phases(self.config, self.cell)
         runs = self.runs()
         data = runs[0].train
-        sampler(data, model_config(self.cell.phase_one, data.input_dim), self.config)
+        streams = cell_sampler(self.cell, data, self.config).streams
+        if "piece" in dict(self.changes) and not streams:
+            raise ValueError(f"piece={self.config.piece} is for pieces of streams, but {self.name} learns from windows")
         if isinstance(data, WindowData) and self.cell.window > data.x.shape[1]:
             tokens = data.x.shape[1]
             raise ValueError(f"window={self.cell.window} is longer than the {tokens} tokens of a track: it never fills")
@@ -93,7 +101,7 @@ class Job:
             "metric": next(iter(tests[0])),
             "metrics": summaries(tests),
             "valid": summaries(valids),
-            "operations": operations(self.cell),
+            "operations": operations(self.cell) | {"model": model_operations(self.cell, model.config.input_dim)},
             "bytes_per_stream": states.nbytes(model.init_state(1)),
             "step": None,
             "input_dim": model.config.input_dim,
@@ -152,16 +160,38 @@ def operations(cell: Cell) -> dict[str, float]:
     """Operations of the attention per step, by the paper's formulas and corrected, and the ratio to full attention.
 
     All heads are counted as one of the whole width, as the paper does for GTZAN and THUMOS14. In a deep stack, every
-    block costs as much as a single one.
+    block costs as much as a single one. A recurrent model has none.
     """
-    sizes = cell.window, cell.embed_dim, cell.landmarks or 1
-    copies, layers = (cell.layers, 1) if cell.stack == "deep" else (1, cell.layers)
     counts: dict[str, float] = {}
-    for kind in ("paper", "corrected"):
-        ours = copies * costs.flops(cell.model, *sizes, layers, corrected=kind == "corrected")
-        full = costs.flops("full", *sizes, cell.layers, corrected=kind == "corrected")
+    for kind in ("paper", "corrected") if not cell.recurrent else ():
+        corrected = kind == "corrected"
+        sizes = cell.embed_dim, cell.landmarks or 1
+        ours = sum(costs.flops(cell.model, n, *sizes, layers, corrected=corrected) for n, layers in _stacks(cell))
+        full = costs.flops("full", cell.window, *sizes, cell.layers, corrected=corrected)
         counts |= {kind: ours, f"relative_{kind}": full / ours}
     return counts
+
+
+def model_operations(cell: Cell, input_dim: int) -> float:
+    """Multiply-adds of a step of the whole model, as executed: input projection, blocks or gates, and head."""
+    config = model_config(cell, input_dim)
+    if isinstance(config, RecurrentConfig):
+        return config.operations
+    assert config.ff_dim is not None
+    width, ends = cell.embed_dim, cell.embed_dim * (input_dim + config.output_dim)
+    blocks = (
+        costs.dense(cell.model, n, width, config.ff_dim, layers)
+        + costs.executed(cell.model, n, width, cell.landmarks, layers, cell.num_heads).total
+        for n, layers in _stacks(cell)
+    )
+    return ends + sum(blocks)
+
+
+def _stacks(cell: Cell) -> list[tuple[int, int]]:
+    """The window and the number of blocks of every paper stack: in a deep stack, each block is one of its own."""
+    if cell.stack == "deep":
+        return [(window, 1) for window in cell.windows or [cell.window] * cell.layers]
+    return [(cell.window, cell.layers)]
 
 
 def data_folder(given: Path | None) -> Path:

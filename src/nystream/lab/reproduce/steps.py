@@ -6,16 +6,19 @@ Weights do not change the time of a step, so the models are not the trained ones
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+import nystream.state as states
 from nystream import provenance
 from nystream.lab.bench.timing import TimedCall, Times, measure, threads
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import problem
 from nystream.lab.reproduce.store import RecordDict
 from nystream.lab.reproduce.train import model_config
+from nystream.lab.rivals import RecurrentConfig, RecurrentModel
+from nystream.lab.rivals.steppers import FORMS, OnnxStep, TorchStep
 from nystream.models import StreamModel
 from nystream.progress import track
 from nystream.stream import StreamPool
@@ -25,28 +28,35 @@ K = TypeVar("K")
 ROUNDS = 60
 TOKENS = 64  # of a stream that is pushed repeatedly
 SIZES = ("layers", "window", "embed_dim", "num_heads", "tokens")  # fields of a cell that its full attention shares
+STEP = ("model", "landmarks", "stack", "decay", "windows", *SIZES)  # fields of a cell that change its step
 
 
 def time_steps(records: Sequence[RecordDict], command: str, show: bool | None = None) -> list[RecordDict]:
     """The records of cells of one task, each with the time of a step on one thread, measured side by side.
 
-    They are compared with full attention that recomputes its window, which is timed for every depth.
+    They are compared with full attention that recomputes its window, which is timed for every depth. Recurrent models
+    are timed in ONNX Runtime and in torch.
     """
     cells = [Cell(**record["cell"]) for record in records]
-    # Cells that differ only in their training have the same step.
-    keys = [_with(cell, "model", "landmarks", "stack", *SIZES) for cell in cells]
+    keys = [_with(cell, *STEP) for cell in cells]  # cells that differ only in their training have the same step
     full = [_with(cell, *SIZES) for cell in cells]
-    models = {key: _model(key, records[0]["input_dim"]) for key in dict.fromkeys([*full, *keys])}
-    pushes = time_pushes(models, ROUNDS, show)
+    width = records[0]["input_dim"]
+    models = {key: _model(key, width) for key in dict.fromkeys([*full, *keys])}
+    transformers = {key: model for key, model in models.items() if isinstance(model, StreamModel)}
+    pools = {key: StreamPool(model, capacity=1) for key, model in transformers.items()}
+    rivals = {key: _contenders(model) for key, model in models.items() if isinstance(model, RecurrentModel)}
+    calls = {(key, ""): _pushes(pool, transformers[key]) for key, pool in pools.items()}
+    calls |= {(key, name): TimedCall(step.push, _tokens(width)) for key in rivals for name, step in rivals[key].items()}
+    times = _measured(calls, ROUNDS, show)
     timed = []
     for record, key, full_key in zip(records, keys, full, strict=True):
-        times, pool = pushes[key]
-        step = times.to_dict() | {
-            "backend": pool.backend,
-            "bytes_per_stream": pool.bytes_per_stream,
-            "relative": pushes[full_key][0].median / times.median,
-            **provenance.header(command),
-        }
+        if key in pools:
+            ours = times[key, ""]
+            step = ours.to_dict() | {"backend": pools[key].backend, "bytes_per_stream": pools[key].bytes_per_stream}
+        else:
+            ours, step = _fastest({name: times[key, name] for name in rivals[key]})
+            step |= {"bytes_per_stream": states.nbytes(models[key].init_state(1))}
+        step |= {"relative": times[full_key, ""].median / ours.median, **provenance.header(command)}
         timed.append(record | {"step": step})
     return timed
 
@@ -56,16 +66,45 @@ def time_pushes(
 ) -> dict[K, tuple[Times, StreamPool]]:
     """The time of a push to one stream with a full window, on one thread, the models in turns; and their pools."""
     pools = {key: StreamPool(model, capacity=1) for key, model in models.items()}
-    calls = {}
-    for key, pool in pools.items():
-        sid, config = pool.open(), models[key].config
-        tokens = torch.randn(TOKENS, config.input_dim, generator=torch.Generator().manual_seed(0)).numpy()
-        for place in range(config.window):
-            pool.push(sid, tokens[place % TOKENS])
-        calls[str(key)] = TimedCall(pool.push, [(sid, x) for x in tokens])
+    times = _measured({key: _pushes(pool, models[key]) for key, pool in pools.items()}, rounds, show)
+    return {key: (times[key], pool) for key, pool in pools.items()}
+
+
+def _measured(calls: Mapping[K, TimedCall], rounds: int, show: bool | None) -> dict[K, Times]:
+    names = {str(i): key for i, key in enumerate(calls)}
     with threads(1), track("steps", rounds, show) as advance:
-        times = measure(calls, rounds, advance=advance)
-    return {key: (times[str(key)], pool) for key, pool in pools.items()}
+        times = measure({name: calls[key] for name, key in names.items()}, rounds, advance=advance)
+    return {key: times[name] for name, key in names.items()}
+
+
+def _pushes(pool: StreamPool, model: StreamModel) -> TimedCall:
+    """Pushes to one stream of a pool of the model, whose windows are full."""
+    sid, tokens = pool.open(), _tokens(model.config.input_dim)
+    for place in range(max(block.window for block in model.config.blocks)):
+        pool.push(sid, *tokens[place % TOKENS])
+    return TimedCall(pool.push, [(sid, *token) for token in tokens])
+
+
+def _tokens(width: int) -> list[tuple[Any]]:
+    return [(x,) for x in torch.randn(TOKENS, width, generator=torch.Generator().manual_seed(0)).numpy()]
+
+
+def _contenders(model: RecurrentModel) -> dict[str, TorchStep | OnnxStep]:
+    """The ways to run a recurrent model."""
+    return {"torch": TorchStep(model), **{form: OnnxStep(model, form) for form in FORMS}}
+
+
+def _fastest(times: Mapping[str, Times]) -> tuple[Times, dict[str, Any]]:
+    """The faster form of the ONNX graph, and the step of a record: its times, and those of torch."""
+    form = min(FORMS, key=lambda form: times[form].median)
+    version = provenance.installed("onnxruntime")
+    torch_times = times["torch"].to_dict()
+    return times[form], times[form].to_dict() | {
+        "backend": "onnxruntime",
+        "graph": form,
+        "version": version,
+        "torch": torch_times,
+    }
 
 
 def _with(cell: Cell, *fields: str) -> Cell:
@@ -73,10 +112,13 @@ def _with(cell: Cell, *fields: str) -> Cell:
     return problem(cell.task).usual(**{field: getattr(cell, field) for field in fields})
 
 
-def _model(cell: Cell, input_dim: int) -> StreamModel:
+def _model(cell: Cell, input_dim: int) -> StreamModel | RecurrentModel:
     """A model of the cell, with random weights and landmarks."""
     torch.manual_seed(0)
-    model = StreamModel(model_config(cell, input_dim)).eval()
+    config = model_config(cell, input_dim)
+    if isinstance(config, RecurrentConfig):
+        return RecurrentModel(config).eval()
+    model = StreamModel(config).eval()
     for block in model.encoder.blocks:
         cfg = block.attention.config
         if cfg.fixed:

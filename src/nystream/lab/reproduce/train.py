@@ -1,7 +1,9 @@
-"""One cell: all its runs trained together, then scored as streams.
+"""One cell: all its runs trained, then scored as streams.
 
-Every cell has the same number of epochs, whatever its model; `nystream.train.recipe` divides them among the phases of
-fixed landmarks. What has been trained is kept, and cells that share a training or its first phase share the models.
+The runs of a cell are trained together; those of a recurrent model one after another, because cuDNN has no batches of
+weights. Every cell has the same number of epochs, whatever its model; `nystream.train.recipe` divides them among the
+phases of fixed landmarks. What has been trained is kept, and cells that share a training or its first phase share the
+models.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -21,24 +23,29 @@ from nystream import files
 from nystream.config import AttentionConfig, ModelConfig, json_text
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import CellRun, problem
+from nystream.lab.rivals import RecurrentConfig, RecurrentModel
 from nystream.models import StreamModel
-from nystream.train import Distillation, TrainConfig, distilled, evaluate
+from nystream.train import Distillation, TrainConfig, distilled, evaluate, fit
 from nystream.train.data import Data
 from nystream.train.log import METRICS
+from nystream.train.many import each_model
 from nystream.train.recipe import LandmarkFit, Phase, Training, divide, phase_one
-from nystream.train.sampler import sampler
+from nystream.train.sampler import Sampler, sampler
 from nystream.train.tasks import Task
 
 if TYPE_CHECKING:
     from nystream.lab.reproduce.job import Job
 
 DONE = "done.json"
+STUDENT = 10**6  # added to the seed of a model with full attention that learns from another one
+
+Model = StreamModel | RecurrentModel
 
 
 class Trained(NamedTuple):
     """The models of a cell, one for each run."""
 
-    models: list[StreamModel]
+    models: list[Any]  # all StreamModels, or all RecurrentModels
     phases: list[TrainConfig]
     seconds: float
 
@@ -49,7 +56,7 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
     data: list[Data] = [run.train for run in runs]
     task: Task = job.problem.task(cell)
     if cell.distilled:
-        teachers = train(dataclasses.replace(job, cell=cell.teacher), runs).models
+        teachers = train(job.teacher, runs).models
         data = [distilled(run.train, teacher) for run, teacher in zip(runs, teachers, strict=True)]
         task = Distillation(job.problem.task(cell))
     training = Training(
@@ -63,16 +70,18 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
             cell.pinv,  # type: ignore[arg-type]
             cell.pinv_ridge,
         ),
-        seeds=[run.number for run in runs],
+        seeds=[_seed(cell, run) for run in runs],
         tensorboard=False,
         progress=job.show,
     )
 
-    def first(folder: Path) -> list[StreamModel]:
+    def first(folder: Path) -> list[Any]:
         models = [build(cell.phase_one, run).to(job.device) for run in runs]
+        if cell.recurrent:
+            return _fit_each(models, runs, training, phases[0].config, folder)
         return dataclasses.replace(training, folder=folder).run(models, [phases[0]._replace(folder="")])
 
-    def second(folder: Path) -> list[StreamModel]:
+    def second(folder: Path) -> list[Any]:
         models = [model.to(job.device) for model in trained.models]
         return dataclasses.replace(training, folder=folder).run(models, phases[1:])
 
@@ -84,7 +93,26 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
     return trained._replace(models=[model.to(job.device).eval() for model in models])
 
 
-def score(job: Job, models: Sequence[StreamModel], runs: Sequence[CellRun], part: str) -> list[dict[str, float]]:
+def _fit_each(
+    models: list[Any], runs: Sequence[CellRun], training: Training, config: TrainConfig, folder: Path
+) -> list[Any]:
+    """Train models one after another, each in a folder of its own, from which it is resumed."""
+    trains = each_model("train", training.train, len(models))
+    for i, (model, run) in enumerate(zip(models, runs, strict=True)):
+        fit(
+            model,
+            trains[i],
+            run.valid,
+            dataclasses.replace(config, seed=run.number),
+            task=training.task,
+            folder=folder / f"run-{i}",
+            tensorboard=training.tensorboard,
+            progress=training.progress,
+        )
+    return models
+
+
+def score(job: Job, models: Sequence[Model], runs: Sequence[CellRun], part: str) -> list[dict[str, float]]:
     """Streaming scores of every run on its part "valid" or "test"."""
     task, skip = job.problem.task(job.cell), job.problem.skip(job.cell)
     return [evaluate(model, getattr(run, part), task, skip=skip) for model, run in zip(models, runs, strict=True)]
@@ -92,33 +120,59 @@ def score(job: Job, models: Sequence[StreamModel], runs: Sequence[CellRun], part
 
 def cell_phases(config: TrainConfig, cell: Cell) -> list[Phase]:
     """The phases of a cell's training, with the epochs of `config` in total."""
-    return divide(config, cell.layers) if cell.fixed else [phase_one(config)]
+    if not cell.fixed:
+        return [phase_one(config)]
+    return divide(config, cell.layers, **({"at_once": True} if cell.at_once else {}))
 
 
-def model_config(cell: Cell, input_dim: int) -> ModelConfig:
+def model_config(cell: Cell, input_dim: int) -> ModelConfig | RecurrentConfig:
     """The config of a cell's models."""
-    attention = AttentionConfig(
-        cell.model,
-        cell.embed_dim,
-        cell.num_heads,
-        cell.window,
-        cell.landmarks,
-        pinv=cell.pinv,  # type: ignore[arg-type]
-        pinv_ridge=cell.pinv_ridge,
-    )
     of = problem(cell.task)
     options: dict[str, Any] = {"input_dim": input_dim, "output_dim": of.output_dim, **of.options(cell)}
+    if cell.dropout is not None:
+        options["dropout"] = cell.dropout
+    if cell.recurrent:
+        sizes: dict[str, Any] = {"embed_dim": cell.embed_dim, "layers": cell.layers, "window": cell.window}
+        return RecurrentConfig(kind=cell.model, **sizes, **options)  # type: ignore[arg-type]
+    attention = tuple(
+        AttentionConfig(
+            cell.model,
+            cell.embed_dim,
+            cell.num_heads,
+            window,
+            cell.landmarks,
+            pinv=cell.pinv,  # type: ignore[arg-type]
+            pinv_ridge=cell.pinv_ridge,
+            decay=cell.decay,
+        )
+        for window in cell.windows or [cell.window] * cell.layers
+    )
+    if cell.decay:
+        options["positions"] = "none"
+    if cell.windows:
+        options["num_positions"] = cell.window  # by default, the first window, which may be the smallest
     return ModelConfig(attention=attention, layers=cell.layers, stack=cell.stack, **options)
 
 
-def build(cell: Cell, run: CellRun) -> StreamModel:
+def cell_sampler(cell: Cell, data: Data, config: TrainConfig) -> Sampler:
+    """What the first phase of a cell learns from."""
+    return sampler(data, cast(ModelConfig, model_config(cell.phase_one, data.input_dim)), config)
+
+
+def build(cell: Cell, run: CellRun) -> Any:
     """A model with the initial weights of its run, its scalers fitted to the training part."""
-    torch.manual_seed(run.number)
-    model = StreamModel(model_config(cell, run.train.input_dim))
+    torch.manual_seed(_seed(cell, run))
+    config = model_config(cell, run.train.input_dim)
+    model = RecurrentModel(config) if isinstance(config, RecurrentConfig) else StreamModel(config)
     model.input_scaler.fit(run.train.x)
     if problem(cell.task).task(cell).scaled:
         model.output_scaler.fit(run.train.y)
     return model
+
+
+def _seed(cell: Cell, run: CellRun) -> int:
+    """The seed of the weights and the order of the data: another one where the teacher is a model of the same kind."""
+    return run.number + STUDENT * (cell.distilled and cell.phase_one.model == cell.teacher.model)
 
 
 def _with_updates(job: Job, runs: Sequence[CellRun]) -> TrainConfig:
@@ -126,8 +180,7 @@ def _with_updates(job: Job, runs: Sequence[CellRun]) -> TrainConfig:
     if job.config.steps_per_epoch is not None:
         return job.config
     trains = {id(run.train): run.train for run in runs}
-    config = model_config(job.cell.phase_one, runs[0].train.input_dim)
-    examples = min(len(sampler(data, config, job.config)) for data in trains.values())
+    examples = min(len(cell_sampler(job.cell, data, job.config)) for data in trains.values())
     return dataclasses.replace(job.config, steps_per_epoch=max(1, examples // job.config.batch_size))
 
 
@@ -136,10 +189,10 @@ def _trained_once(
     cell: Cell,
     phases: Sequence[Phase],
     runs: Sequence[CellRun],
-    fit: Callable[[Path], list[StreamModel]],
+    fit_in: Callable[[Path], list[Any]],
     seconds_before: float = 0.0,
 ) -> Trained:
-    """The models that `fit` trains in a folder, kept on disk: trained once, whichever cell needs them first."""
+    """The models that `fit_in` trains in a folder, kept on disk: trained once, whichever cell needs them first."""
     from filelock import FileLock
 
     configs = [phase.config for phase in phases]
@@ -157,10 +210,11 @@ def _trained_once(
             record = _read_done(folder / DONE)
             if record.get("data", data) != data:  # records of older versions do not have it
                 raise ValueError(f"{folder} has models trained on other data; give another folder with --work")
-            models = [StreamModel.from_pretrained(folder / f"model-{i}") for i in range(len(runs))]
+            kind: Any = RecurrentModel if cell.recurrent else StreamModel
+            models = [kind.from_pretrained(folder / f"model-{i}") for i in range(len(runs))]
             return Trained(models, configs, record["seconds"])
         seconds, start = seconds_before + _seconds_spent(folder / "running"), time.monotonic()
-        models = fit(folder / "running")
+        models = fit_in(folder / "running")
         seconds += time.monotonic() - start
         for i, model in enumerate(models):
             model.save_pretrained(folder / f"model-{i}")

@@ -66,9 +66,12 @@ class Electricity(PaperProblem):
     def training(self, cell: Cell) -> TrainConfig:
         # Errors of a percent of a deviation need more than bfloat16. A total is learned more slowly than a change.
         epochs = 30 if cell.tokens == "lags" else 90
-        return TrainConfig(epochs=epochs, steps_per_epoch=60, batch_size=8, lr=3e-3, piece=256, bf16=False)
+        lr = 1e-3 if cell.recurrent else 3e-3
+        return TrainConfig(epochs=epochs, steps_per_epoch=60, batch_size=8, lr=lr, piece=256, bf16=False)
 
     def options(self, cell: Cell) -> dict[str, Any]:
+        if cell.recurrent:
+            return {"dropout": 0.0}
         # A final norm hides the size of the total; for a change this does not matter.
         return {"ff_dim": 128, "dropout": 0.0, "final_norm": cell.tokens == "lags"}
 

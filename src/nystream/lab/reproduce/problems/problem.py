@@ -114,7 +114,7 @@ class PaperProblem(ABC):
 
     @abstractmethod
     def options(self, cell: Cell) -> dict[str, Any]:
-        """Further fields of ModelConfig."""
+        """Further fields of ModelConfig; for a recurrent model, its dropout only."""
 
     def skip(self, cell: Cell) -> int:
         """Number of tokens at the start of every stream that are not scored."""

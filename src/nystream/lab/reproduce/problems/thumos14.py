@@ -8,6 +8,7 @@ from typing import Any
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems.problem import BaselineScores, CellRun, Loaded, PaperProblem
 from nystream.lab.tasks import actions
+from nystream.lab.tasks.actions.baseline import last_tokens_scores
 from nystream.train import Detection, TrainConfig
 from nystream.train.data import fingerprint
 
@@ -24,7 +25,8 @@ class VideoRuns(Loaded):
         return [CellRun(i, seed, *parts[i]) for i in range(splits) for seed in range(seeds)]
 
     def baseline(self, name: str, splits: int) -> BaselineScores:
-        raise ValueError(f"there is no baseline {name!r}")
+        results = [last_tokens_scores(*self.videos.split(seed=split)) for split in range(splits)]
+        return BaselineScores([result.test for result in results], {"C": [result.strength for result in results]})
 
 
 class Thumos14(PaperProblem):
@@ -34,7 +36,7 @@ class Thumos14(PaperProblem):
     depths, laptop, paper, sweep = (1, 2), (1, 1), (5, 5), (2, 4, 8, 16, 32)
     protocols = ("seeds",)
     output_dim = 22
-    baselines = ()
+    baselines = ("logistic regression on the last tokens",)
 
     def max_splits(self, cell: Cell) -> int:
         return 100  # drawn by seed
@@ -47,13 +49,16 @@ class Thumos14(PaperProblem):
 
     def training(self, cell: Cell) -> TrainConfig:
         # The start of a video is scored, so windows that are not full are trained on too.
-        if cell.layers == 1:
-            return TrainConfig(epochs=12, batch_size=8, lr=3e-4, weight_decay=0.05, piece=256, short=1.0)
-        # A stack learns from the newest row of windows. They overlap, so an epoch takes a quarter of them.
+        if cell.recurrent or cell.layers == 1 or cell.stack == "deep":
+            lr = 2e-3 if cell.recurrent else 3e-4
+            return TrainConfig(epochs=12, batch_size=8, lr=lr, weight_decay=0.05, piece=256, short=1.0)
+        # A paper stack learns from the newest row of windows. They overlap, so an epoch takes a quarter of them.
         return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=2e-4, weight_decay=0.05, short=0.2)
 
     def options(self, cell: Cell) -> dict[str, Any]:
-        return {"ff_dim": 1024, "dropout": 0.2}
+        if cell.recurrent:
+            return {"dropout": 0.5}
+        return {"ff_dim": 1024, "dropout": 0.5 if cell.decay else 0.2}
 
 
 PROBLEM = Thumos14()
