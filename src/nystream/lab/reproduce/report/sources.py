@@ -43,5 +43,7 @@ def machine(hardware: Mapping[str, Any], device: str | None = None) -> str:
     cpu, cores = hardware.get("cpu", "an unknown CPU"), hardware.get("cores")
     host = f"{cores} core{'s' if cores != 1 else ''} of {cpu}" if cores else str(cpu)
     where = f"{device}, {host}" if device and device.lower() not in ("cpu", str(cpu).lower()) else host
-    software = ", ".join(f"{name} {hardware[name]}" for name in ("torch", "python") if hardware.get(name))
+    software = ", ".join(
+        f"{name} {hardware[name]}" for name in ("torch", "onnxruntime", "python") if hardware.get(name)
+    )
     return f"{where}, {software}" if software else where
