@@ -95,6 +95,14 @@ def test_the_numbers_of_a_row():
     assert found["One block"][0]["multiply-adds, M"] == "–"
 
 
+def test_the_version_of_onnxruntime_is_a_source():
+    raw = cell(model="gru")
+    raw["step"]["version"] = "1.99.0"
+    page = markdown.render(document(parsed([cell(), raw])))
+    assert "- timed at 0123456 on 2 cores of Imaginary CPU, torch 9.9.9, onnxruntime 1.99.0, python 3.99.0:" in page
+    assert page.count("- timed at ") == 2
+
+
 def test_the_best_validation_score_is_chosen_not_the_best_test_score():
     splits = {"stack": "deep", "layers": 2}
     table = only([

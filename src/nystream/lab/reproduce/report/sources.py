@@ -19,7 +19,9 @@ def sources(records: Iterable[Record]) -> tuple[str, ...]:
         device = raw.get("training", {}).get("device")
         _count(commands, "trained" if "cell" in raw else "scored", raw, device)
         if step:
-            _count(commands, "timed", step, None)
+            # A rival is timed in another library, whose version belongs to the machine.
+            other = {step["backend"]: step["version"]} if step.get("version") else {}
+            _count(commands, "timed", {**step, "hardware": {**step["hardware"], **other}}, None)
         if data.get("file"):
             digest = str(data.get("fingerprint", ""))[:12]  # of the contents: the file's own depends on its compression
             files[f"data: `{data['file']}`, hash of its tokens and targets {digest}"] = None
