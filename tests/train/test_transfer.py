@@ -9,7 +9,7 @@ import nystream as ns
 from nystream.train import Classification, Forecasting, StreamData, TrainConfig, predict, transfer_attention
 from nystream.train.recipe import LandmarkFit, with_fixed_landmarks
 
-CONFIG = TrainConfig(epochs=2, steps_per_epoch=10, batch_size=8, lr=1e-2)
+CONFIG = TrainConfig(epochs=2, steps_per_epoch=6, batch_size=6, lr=1e-2)
 
 
 @pytest.fixture
