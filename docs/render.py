@@ -16,8 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from nystream.lab.reproduce.report import markdown, records
-from nystream.lab.reproduce.report.grouping import tables as grouped
+from nystream.lab.reproduce.report import grouping, markdown, readme, records
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -168,7 +167,7 @@ def cells() -> list[records.Record]:
 
 
 def readme_results() -> str:
-    return markdown.readme_results(cells())
+    return readme.results(cells())
 
 
 def results_page() -> str:
@@ -178,54 +177,70 @@ def results_page() -> str:
 def search() -> str:
     """The settings that were tried before the tables were run, by their validation scores.
 
-    Splits differ in how hard they are, so rows are compared by the mean of the runs that all of a task and depth have;
-    the mean of all its own runs stands beside it where a row has more. Bold is the setting of the tables.
+    Splits differ in how hard they are, so rows are compared by the mean of the runs that all of a task, depth and stack
+    have; the mean of all its own runs stands beside it where a row has more. Bold is the setting of the tables.
     """
-    found = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "search").glob("*.json"))]
+    paths = sorted((ROOT / "results" / "search").glob("*.json"))
+    found = [records.parse(json.loads(path.read_text()), path.name) for path in paths]
+    budgets = {record.name: record.raw.get("budget") for record in cells()}
+    groups = {one.group for one in found}
+    widths = {group: grouping.widths([one for one in found if one.group == group]) for group in groups}
 
-    def kind(one: Any) -> tuple[str, int, str]:
-        return one["cell"]["task"], one["cell"]["layers"], one["cell"]["tokens"]
+    def kind(one: records.Record) -> tuple[str, int, str, str]:
+        stack = grouping.build(one).stack
+        return one.group.task, one.layers, one.group.tokens, stack if stack in ("deep", "rival") else ""
 
-    def runs(one: Any) -> list[tuple[int, int]]:
-        return [(run["split"], run["seed"]) for run in one["runs"]]
+    def setting(one: records.Record) -> str:
+        differs = grouping.setting(one, widths[one.group])
+        differs.pop("stack", None)
+        return grouping.describe(differs) if differs else ""
 
     def score(values: list[float]) -> str:
         mean = fmean(values)
         return f"{mean:.4f}" if mean > 0.1 else f"{mean * 1e3:.3f}e-3"
 
-    shared = {key: set.intersection(*(set(runs(one)) for one in found if kind(one) == key)) for key in map(kind, found)}
+    shared = {key: set.intersection(*(set(one.runs) for one in found if kind(one) == key)) for key in map(kind, found)}
+    settings = any(map(setting, found))
     rows = []
-    for one in sorted(found, key=lambda one: (kind(one), one["cell"]["model"], one["budget"]["lr"], one["name"])):
-        cell, budget, values = one["cell"], one["budget"], one["valid"][one["metric"]]["values"]
-        mark = "**" if results(one["name"])["budget"] == budget else ""
-        some = [value for value, run in zip(values, runs(one), strict=True) if run in shared[kind(one)]]
+    for one in sorted(found, key=lambda one: (kind(one), one.model, one.raw["budget"]["lr"], one.name)):
+        budget, values = one.raw["budget"], list(one.valid[one.metric].values)
+        mark = "**" if budgets.get(one.name) == budget else ""
+        some = [value for value, run in zip(values, one.runs, strict=True) if run in shared[kind(one)]]
+        updates = one.raw["training"]["phases"][0]["steps_per_epoch"]
         rows.append(
             [
-                cell["task"] + (f", {cell['tokens']}" if cell["task"] == "electricity" else ""),
-                str(cell["layers"]),
-                f"`{cell['model']}`",
+                one.group.task + (f", {one.group.tokens}" if one.group.task == "electricity" else ""),
+                f"{one.layers}, deep" if kind(one)[-1] == "deep" else str(one.layers),
+                f"`{one.model}`",
+                *([setting(one)] * settings),
                 f"{budget['lr']:g}",
-                f"{budget['epochs']} × {one['training']['phases'][0]['steps_per_epoch']} × {budget['batch_size']}",
-                f"{mark}{score(some)}{mark} ({len(some)})",
+                f"{budget['epochs']} × {updates} × {budget['batch_size']}",
+                f"{mark}{score(some)}{mark} ({len(some)})" if some else "",
                 f"{mark}{score(values)}{mark} ({len(values)})" if len(values) > len(some) else "",
             ]
         )
-    head = ["task", "blocks", "model", "lr", "epochs × updates × batch", "validation (runs)", "all its runs"]
-    return table(head, rows)
+    budget_columns = ["lr", "epochs × updates × batch", "validation (runs)", "all its runs"]
+    return table(["task", "blocks", "model", *(["setting"] * settings), *budget_columns], rows)
 
 
 def durations() -> str:
     """How long cells were trained, by task and depth: those of the tables, and the longest of all."""
     found = [one for one in cells() if "cell" in one.raw]
-    own = {one.name for group in grouped(found) for one in group.cells.values()}
+    pairs = [pair for group in grouping.tables(found) for build in group.builds.values() for pair in build]
+    own = {one.name for one, differs in pairs if not differs}
+
+    def place(one: records.Record) -> tuple[str, str]:
+        kind = {"deep": ", deep", "rival": ", recurrent"}.get(grouping.build(one).stack, "")
+        return one.group.task, f"{one.layers}{kind}"
+
     rows = []
-    for task, layers in sorted({(one.group.task, one.layers) for one in found}):
-        every = [one for one in found if (one.group.task, one.layers) == (task, layers)]
+    for task, depth in sorted(set(map(place, found))):
+        every = [one for one in found if place(one) == (task, depth)]
         tabled = [seconds(one) for one in every if one.name in own and one.group.protocol != "filtered"]
         longest = max(every, key=seconds)
         runs = max(len(one.runs) for one in every)
         most = f"{seconds(longest):.0f} s, `{longest.name}`"
-        rows.append([task, str(layers), str(runs), f"{min(tabled):.0f} to {max(tabled):.0f} s", most])
+        rows.append([task, depth, str(runs), f"{min(tabled):.0f} to {max(tabled):.0f} s" if tabled else "–", most])
     device = {one.raw["training"]["device"] for one in found}
     alone = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "laptop").glob("*.json"))]
     told = ", ".join(f"`{one['cell']['model']}` {one['training']['seconds']:.0f} s" for one in alone if "cell" in one)

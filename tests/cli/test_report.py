@@ -44,6 +44,19 @@ def test_both_files_by_default(folder, capsys):
     assert Path("report.html").read_text().count("<svg") == 2
 
 
+def test_rivals_and_deep_stacks(folder, capsys):
+    fake["write"](folder, fake["beyond_the_paper"]())
+    report()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "chosen: CoNy-Fix, deep stack of 4, with decay, windows 16/32/64/256 − GRU, " in out
+    assert "cells with other settings are in the report" in out
+    for page in ("report.md", "report.html"):
+        text = Path(page).read_text()
+        assert "GTZAN, music genres: stacks and rivals" in text
+        assert "GTZAN, music genres: the chosen model minus the best of each other kind" in text
+    assert 'id="plot-gtzan-stacks"' in Path("report.html").read_text()
+
+
 def test_plots_are_linked_from_where_the_page_is(folder, capsys):
     (Path() / "docs").mkdir()
     report("results", "--plots", "pictures", "--markdown", "docs/page.md", "--html", "None", "--plain")

@@ -22,6 +22,29 @@ def test_twelve_epochs_and_six_for_one_block():
     assert phases == [phase_one(phases[0].config), *phase_two(tuning(phases[0].config), 1)]
 
 
+def test_a_quarter_and_the_rest_for_all_blocks_at_once():
+    phases = divide(CONFIG, 3, at_once=True)
+    assert [(phase.folder, phase.config.epochs, phase.config.lr, phase.fix) for phase in phases] == [
+        ("phase-1", 4, 3e-3, ()),
+        ("phase-2", 14, 3e-3, (0, 1, 2)),
+    ]
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 50))
+def test_the_total_is_what_was_asked_for_at_once(epochs, blocks, steps):
+    config = TrainConfig(epochs=epochs, steps_per_epoch=steps)
+    first, second = (phase.config for phase in divide(config, blocks, shorten=True, at_once=True))
+    if epochs > 1:
+        assert first.epochs + second.epochs == epochs
+        assert first.epochs == max(1, epochs // 4)
+        assert first.steps_per_epoch == second.steps_per_epoch == steps
+        assert [first, second] == [phase.config for phase in divide(config, blocks, at_once=True)]
+    else:
+        assert first == second == TrainConfig(epochs=1, steps_per_epoch=max(1, steps // 2))
+        with pytest.raises(ValueError, match="epochs=1 is too few for fixed landmarks: at least 2"):
+            divide(config, blocks, at_once=True)
+
+
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 50))
 def test_the_total_is_what_was_asked_for(epochs, blocks, steps):
     config = TrainConfig(epochs=epochs, steps_per_epoch=steps)

@@ -56,9 +56,10 @@ def test_newest_rows_are_the_windows_of_the_streams(lengths, window, r, short):
     piece=st.integers(4, 20),
     short=st.sampled_from([0.0, 1.0]),
     r=st.integers(1, 2),
+    context=st.integers(0, 9),
 )
-def test_pieces_are_runs_of_streams(lengths, piece, short, r):
-    data, setting = counted(*lengths), TrainConfig(short=short, piece=piece, through="steps")
+def test_pieces_are_runs_of_streams(lengths, piece, short, r, context):
+    data, setting = counted(*lengths), TrainConfig(short=short, piece=piece, through="steps", context=context)
     model = config(4, r, "co-full-single")
     warm = 0 if short else 3
     if piece // r * r <= warm or max(lengths) // r * r <= warm:
@@ -67,25 +68,31 @@ def test_pieces_are_runs_of_streams(lengths, piece, short, r):
         return
     found = sampler(data, model, setting)
     batch = found.take(torch.arange(len(found)), seeded(1))
-    assert batch.x.shape[1] == piece // r * r
-    for x, y, length in zip(batch.x[..., 0], batch.y[..., 0], batch.lengths.tolist(), strict=True):
+    most = -(-context // r) * r
+    assert batch.x.shape[1] == most + piece // r * r
+    rows = zip(batch.x[..., 0], batch.y[..., 0], batch.lengths.tolist(), batch.unscored.tolist(), strict=True)
+    for x, y, length, unscored in rows:
         assert length % r == 0
         assert torch.equal(x[:length], torch.arange(length) + x[0])
         assert torch.equal(x, y)
+        first = int(x[0]) % 1000  # number of the first token in its stream, from 1
+        assert unscored == max(warm, most) if first > 1 else warm <= unscored <= max(warm, most)
+        assert unscored < length
 
 
 @pytest.mark.parametrize("lengths", [[1000], [32] * 30 + [1000], [5] * 50 + [21, 400]])
-@pytest.mark.parametrize("short", [0.0, 1.0])
-def test_pieces_meet_every_token_about_once_an_epoch(lengths, short):
-    data, setting = counted(*lengths), TrainConfig(piece=40, short=short)
+@pytest.mark.parametrize(("short", "context"), [(0.0, 0), (1.0, 0), (1.0, 25)])
+def test_pieces_meet_every_token_about_once_an_epoch(lengths, short, context):
+    data, setting = counted(*lengths), TrainConfig(piece=40, short=short, context=context)
     found = sampler(data, config(8, 1, "co-full-single"), setting)
     met = [torch.zeros(length + 1) for length in lengths]
     epochs = 300
     for epoch in range(epochs):
         batch = found.take(torch.arange(len(found)), seeded(epoch))
-        for x, length in zip(batch.x[..., 0], batch.lengths.tolist(), strict=True):
+        rows = zip(batch.x[..., 0], batch.lengths.tolist(), batch.unscored.tolist(), strict=True)
+        for x, length, unscored in rows:
             stream = int(x[0]) // 1000 if x[0] % 1000 else int(x[0]) // 1000 - 1
-            met[stream][(x[found.warm : length] - 1000 * stream).long()] += 1
+            met[stream][(x[unscored:length] - 1000 * stream).long()] += 1
     for length, seen in zip(lengths, met, strict=True):
         share = seen[1 + found.warm :] / epochs
         if length > found.warm:
@@ -157,3 +164,19 @@ def test_steps_per_epoch_are_full_batches():
 def test_errors_say_what_is_needed(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_with_context_the_outputs_are_those_of_the_whole_stream():
+    torch.manual_seed(0)
+    cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=4)
+    shape = ns.ModelConfig(input_dim=1, output_dim=1, attention=cfg, layers=2, stack="deep", positions="none")
+    model = ns.StreamModel(shape, dtype=torch.float64)
+    data = StreamData([torch.randn(100, 1, dtype=torch.float64)], [torch.arange(100.0)])
+    batch = sampler(data, shape, TrainConfig(piece=20, context=shape.receptive_field - 1, short=1.0)).take(
+        torch.arange(4), seeded(0)
+    )
+    outputs = model.outputs(batch.x, model.init_state(4), lengths=batch.lengths)
+    whole, _ = model.steps(data.x[None], model.init_state(1))
+    place = torch.arange(batch.x.shape[1])
+    scored = (place >= batch.unscored[:, None]) & (place < batch.lengths[:, None])
+    torch.testing.assert_close(outputs[scored], whole[0, batch.y[scored].long()], rtol=1e-12, atol=1e-12)

@@ -1,6 +1,7 @@
 """Two phases, and the result of each."""
 
 import dataclasses
+import json
 from contextlib import contextmanager
 
 import pytest
@@ -35,6 +36,43 @@ def test_landmarks_are_the_centres_of_phase_ones_tokens(tiny, windows):
     ours, theirs = (m.encoder.blocks[0].attention for m in (new, again))
     assert torch.equal(ours.q_tilde, theirs.q_tilde)
     assert torch.equal(ours.k_tilde, theirs.k_tilde)
+
+
+@pytest.mark.parametrize("stack", ["paper", "deep"])
+def test_all_blocks_at_once(tiny, windows, stack):
+    model, train = tiny("co-cont-single", layers=2, stack=stack), windows(64)
+    frozen = TrainConfig(epochs=1, lr=0.0)
+    new = fix_landmarks(model, train, task=Classification(), config=frozen, at_once=True)
+    again = model
+    for layer in range(2):  # the landmarks of block 1, on the outputs of block 0 with fixed landmarks
+        again = again.convert(variant="co-fixed-single", layer=layer)
+        ns.fit_landmarks(again, train.batches(frozen.batch_size), layer=layer, seed=0)
+    for ours, theirs in zip(new.encoder.blocks, again.encoder.blocks, strict=True):
+        assert torch.equal(ours.attention.q_tilde, theirs.attention.q_tilde)
+        assert torch.equal(ours.attention.k_tilde, theirs.attention.k_tilde)
+
+
+def test_at_once_resumes_and_is_another_recipe(tiny, windows, tmp_path, killed):
+    from nystream.train.single import Single
+
+    options = {"task": Classification(), "config": TrainConfig(epochs=2, batch_size=8), "tensorboard": False}
+
+    def train(folder, **more):
+        model = tiny("co-cont-single", layers=2)
+        return train_two_phase(model, windows(24), windows(24, 1), folder=folder, **options, **more)
+
+    whole = train(None, at_once=True)
+    with killed(Single, 8):  # in phase two: each phase has six updates
+        train(tmp_path, at_once=True)
+    again = train(tmp_path, at_once=True)
+    for (name, a), b in zip(again.state_dict().items(), whole.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["phase-1", "phase-2"]
+    # By default, phase two is as long as phase one, with the same learning rate.
+    lines = [json.loads(line) for line in (tmp_path / "phase-2" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2]
+    with pytest.raises(ValueError, match="at_once is True there and None here"):
+        train(tmp_path)
 
 
 def test_landmarks_stay_or_are_learned(tiny, windows, monkeypatch):

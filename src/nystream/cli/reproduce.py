@@ -72,6 +72,9 @@ class Reproduce:
     lr: float = option(0.0, "Learning rate.", "RATE", CHOSEN)
     batch_size: int = option(0, "Number of windows, or pieces of streams, per update.", "N", CHOSEN)
     piece: int = option(0, "Length of the pieces of streams, in tokens.", "N", CHOSEN)
+    context: int = option(
+        0, "Number of tokens that are read before each piece, without a loss.", "N", "0: a piece starts a new state"
+    )
     weight_decay: float | None = option(None, "Weight decay.", "NUMBER", CHOSEN)
     dropout: float | None = option(None, "Dropout.", "NUMBER", CHOSEN)
     pinv: str = option(
@@ -102,7 +105,12 @@ class Reproduce:
         "Run only continual models, of one block or deep, and let recent tokens weigh more, in place of positions.",
     )
     at_once: bool = option(
-        False, "Run only fixed landmarks in several blocks, and fix those of all blocks at once, not block after block."
+        False,
+        "Run only fixed landmarks, in one block or deep: train with full attention for a quarter of the epochs, then fix "
+        "the landmarks of all blocks at once.",
+    )
+    transferred: bool = option(
+        False, "With at-once, let each block's attention first learn to give what full attention gave."
     )
     window: int = option(0, "Window length n.", "N", AS_IN_TABLE)
     protocol: str = option(
@@ -193,7 +201,7 @@ class Reproduce:
         """The jobs of all cells that the options ask for."""
         task = problem(self.task)
         changes = tuple(
-            (name, value) for name in ("epochs", "lr", "batch_size", "piece") if (value := getattr(self, name))
+            (name, value) for name in ("epochs", "lr", "batch_size", "piece", "context") if (value := getattr(self, name))
         )
         if self.weight_decay is not None:
             changes += (("weight_decay", self.weight_decay),)
@@ -216,7 +224,7 @@ class Reproduce:
 
     def check(self) -> None:
         """Raise if an option is out of range or cannot be used with the others; 0 means not given."""
-        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "piece", "window", "threads"):
+        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "piece", "context", "window", "threads"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
         for name in ("models", "layers", "landmarks", "pinv", "ridge", "windows"):
@@ -263,7 +271,7 @@ class Reproduce:
 
     def settings(self) -> Iterator[dict[str, Any]]:
         """The settings that differ from the paper's."""
-        flags = ("learned", "distilled", "decay", "at_once")
+        flags = ("learned", "distilled", "decay", "at_once", "transferred")
         extra: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
         extra |= {"stack": self.stack} if self.stack != "paper" else {}
         extra |= {"windows": numbers("windows", self.windows)} if self.windows else {}

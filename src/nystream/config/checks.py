@@ -20,6 +20,11 @@ def positive_int(name: str, value: object, most: int = MAX_INT64) -> None:
         raise ValueError(f"{name}={value} must be {'at least 1' if value < 1 else f'at most {most}'}")
 
 
+def whole(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name}={value!r} must be an integer of at least 0")
+
+
 def size(name: str, value: object, most: int = MAX_SIZE) -> None:
     """Check the size of a dimension, so that the error names the field rather than coming from an allocator."""
     positive_int(name, value, most)

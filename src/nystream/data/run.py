@@ -174,10 +174,10 @@ def with_landmarks(
 ) -> StreamModel:
     """A copy of a trained model with fixed landmarks in every block, fitted one after another without fine-tuning."""
     positive_int("landmarks", landmarks)
-    data, fit = problem.part("all", 0), LandmarkFit(tokens)
+    data, fit = problem.part("all", 0), LandmarkFit(tokens, landmarks=landmarks)
     for block in range(len(model.config.blocks)):
         batches = data.batches(update_size=model.config.update_size)
-        model = with_fixed_landmarks(model, block, batches, fit, landmarks=landmarks, seed=seed, progress=show)
+        (model,) = with_fixed_landmarks([model], block, [batches], fit, [seed], progress=show)
     return model.eval()
 
 

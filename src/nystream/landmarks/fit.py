@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from nystream.ops.precision import accumulator
 from nystream.progress import track
 
 Method = Literal["qk", "x"]
-T = TypeVar("T")
+Centres = tuple[NDArray[Any], float]  # [m, D], and the inertia of their clusters
 
 
 class LandmarkReport(NamedTuple):
@@ -111,78 +111,123 @@ def fit_landmarks(
         (400, 2)
         >>> y, state = model.step(torch.randn(1, 5), model.init_state(1))  # now it can stream
     """
-    _check_numbers(tokens, layer, seed, n_init, offset)
-    if hasattr(batches, "batches") and hasattr(model, "config"):
-        batches = batches.batches(update_size=model.config.update_size)
-    one_of("method", method, ("qk", "x"))
-    attention = _attention(model, batches, layer, offset)
-    cfg = attention.config
-    if tokens < cfg.m:
-        raise ValueError(
-            f"tokens={tokens} is less than the m={cfg.m} landmarks of block {layer}; sample at least {cfg.m}"
-        )
-    if cfg.pinv == "none" and method == "qk":
-        raise ValueError(
-            f"block {layer} has pinv='none', which needs landmarks in pairs (q̃ᵢ, k̃ᵢ), but method='qk' clusters queries "
-            f"and keys apart; use method='x', or another pinv"
-        )
-    kmeans.require()
-    for_tokens, for_means = SeedSequence(seed).spawn(2)
-    sample = collect(model, batches, layer, tokens, offset, for_tokens, progress)
-    if sample.seen < cfg.m:
-        count = f"{sample.seen} tokens" if sample.seen else "no tokens"
-        raise ValueError(f"batches have {count}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}")
-    centres, inertia = _cluster(sample.rows, attention, layer, method, for_means, n_init, progress)
-    weight = attention.q_proj.weight
-    # Convert both first, so that an overflow of the model's dtype raises before anything is set.
-    q_tilde, k_tilde = (torch.from_numpy(c).to(weight.device, weight.dtype) for c in centres)
-    attention.set_landmarks(q_tilde, k_tilde)
-    heads = cfg.num_heads
-    return LandmarkReport(layer, method, sample.seen, len(sample.rows), tuple(inertia[:heads]), tuple(inertia[heads:]))
+    return fit_landmarks_together(
+        [model], [batches], tokens, layer, [seed], method=method, offset=offset, n_init=n_init, progress=progress
+    )[0]
 
 
-def _cluster(
-    x: NDArray[Any],
-    attention: MultiheadAttention,
+def fit_landmarks_together(
+    models: Sequence[StreamModel | StreamEncoder],
+    batches: Sequence[Iterable[Any]],
+    tokens: int,
     layer: int,
-    method: Method,
-    seed: SeedSequence,
-    n_init: int,
-    progress: bool | None,
-) -> tuple[NDArray[Any], list[float]]:
-    """Centres [2, H, m, D] of queries and keys, and the inertia of the clusters in each head."""
-    cfg = attention.config
-    projections = [(heads, letter, head) for heads, letter in _both(attention) for head in range(cfg.num_heads)]
-    states = seed.generate_state(len(projections)).tolist()
+    seeds: Sequence[int],
+    *,
+    method: Method = "qk",
+    offset: int | None = None,
+    n_init: int = 1,
+    progress: bool | None = None,
+) -> list[LandmarkReport]:
+    """`fit_landmarks` for several models of one config, with their clusterings side by side."""
+    # A clustering uses one thread, and "x" has one for each model, so it takes several models to use all cores.
+    size = torch.get_num_threads() if method == "x" else 1
+    reports = []
+    for at in range(0, len(models), size):
+        group = slice(at, at + size)
+        fits = [
+            _Fit(model, data, tokens, layer, seed, method, offset, n_init, progress)
+            for model, data, seed in zip(models[group], batches[group], seeds[group], strict=True)
+        ]
+        calls = [call for fit in fits for call in fit.calls]
+        what = "queries and keys" if method == "qk" else "inputs"
+        with track(f"clustering {what}, block {layer}", len(calls), progress) as advance:
+            results = iter(kmeans.in_parallel(calls, advance))
+        centres = [fit.centres([next(results) for _ in fit.calls]) for fit in fits]
+        reports += [fit.finish(*found) for fit, found in zip(fits, centres, strict=True)]
+    return reports
 
-    def m_means(rows: NDArray[Any], state: int, name: str) -> kmeans.Clusters:
-        return kmeans.m_means(rows, cfg.m, state, n_init, f"block {layer}, {name}")
 
-    def in_parallel(what: str, calls: Sequence[Callable[[], T]]) -> list[T]:
-        with track(f"{what}, block {layer}", len(calls), progress) as advance:
-            return kmeans.in_parallel(calls, advance)
+class _Fit:
+    """The landmarks of one model's block: its sample of tokens, and the clusterings to be made."""
 
-    def cluster(heads: Heads, letter: str, head: int, state: int) -> tuple[NDArray[Any], float]:
+    def __init__(
+        self,
+        model: StreamModel | StreamEncoder,
+        batches: Iterable[Any],
+        tokens: int,
+        layer: int,
+        seed: int,
+        method: Method,
+        offset: int | None,
+        n_init: int,
+        progress: bool | None,
+    ) -> None:
+        _check_numbers(tokens, layer, seed, n_init, offset)
+        if hasattr(batches, "batches") and hasattr(model, "config"):
+            batches = batches.batches(update_size=model.config.update_size)
+        one_of("method", method, ("qk", "x"))
+        self.attention = _attention(model, batches, layer, offset)
+        cfg = self.attention.config
+        if tokens < cfg.m:
+            raise ValueError(
+                f"tokens={tokens} is less than the m={cfg.m} landmarks of block {layer}; sample at least {cfg.m}"
+            )
+        if cfg.pinv == "none" and method == "qk":
+            raise ValueError(
+                f"block {layer} has pinv='none', which needs landmarks in pairs (q̃ᵢ, k̃ᵢ), but method='qk' clusters "
+                f"queries and keys apart; use method='x', or another pinv"
+            )
+        kmeans.require()
+        for_tokens, for_means = SeedSequence(seed).spawn(2)
+        self.sample = collect(model, batches, layer, tokens, offset, for_tokens, progress)
+        if self.sample.seen < cfg.m:
+            count = f"{self.sample.seen} tokens" if self.sample.seen else "no tokens"
+            raise ValueError(
+                f"batches have {count}, but the m={cfg.m} landmarks of block {layer} need at least {cfg.m}"
+            )
+        self.layer, self.method, self.n_init = layer, method, n_init
+        projections = [(*both, head) for both in _both(self.attention) for head in range(cfg.num_heads)]
+        states = for_means.generate_state(len(projections)).tolist()
+        self.calls: list[Callable[[], list[Centres]]]
+        if method == "qk":
+            self.calls = [partial(self._of_head, *job, state) for job, state in zip(projections, states, strict=True)]
+        else:
+            self.calls = [partial(self._of_inputs, projections, states[0])]
+
+    def _of_head(self, heads: Heads, letter: str, head: int, state: int) -> list[Centres]:
+        """Centres of the queries or keys of a head."""
         # Projected here, in the worker, so that only the heads that are being clustered are in memory.
-        clusters = m_means(heads.project(x, head), state, f"head {head}, {letter}")
-        return clusters.centres, clusters.inertia
+        clusters = self._m_means(heads.project(self.sample.rows, head), state, f"head {head}, {letter}")
+        return [(clusters.centres, clusters.inertia)]
 
-    def project(clusters: kmeans.Clusters, heads: Heads, letter: str, head: int) -> tuple[NDArray[Any], float]:
-        centres, rows = heads.project(clusters.centres, head), heads.project(x, head)
-        scatter = kmeans.scatter(rows)
-        rows -= centres[clusters.labels]
-        return centres, kmeans.fraction(np.einsum("nd,nd->", rows, rows, dtype=np.float64), scatter)
+    def _of_inputs(self, projections: Sequence[tuple[Heads, str, int]], state: int) -> list[Centres]:
+        """Centres of the inputs, projected to the queries and keys of every head."""
+        clusters, results = self._m_means(self.sample.rows, state, "X"), []
+        for heads, _, head in projections:
+            centres, rows = heads.project(clusters.centres, head), heads.project(self.sample.rows, head)
+            scatter = kmeans.scatter(rows)
+            rows -= centres[clusters.labels]
+            left = np.einsum("nd,nd->", rows, rows, dtype=np.float64)
+            results.append((centres, kmeans.fraction(left, scatter)))
+        return results
 
-    if method == "qk":
-        calls = [partial(cluster, *projection, state) for projection, state in zip(projections, states, strict=True)]
-        results = in_parallel("clustering queries and keys", calls)
-    else:
-        (clusters,) = in_parallel("clustering inputs", [partial(m_means, x, states[0], "X")])
-        results = in_parallel(
-            "projecting centres", [partial(project, clusters, *projection) for projection in projections]
-        )
-    centres = np.stack([centres for centres, _ in results]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
-    return centres, [inertia for _, inertia in results]
+    def _m_means(self, rows: NDArray[Any], state: int, name: str) -> kmeans.Clusters:
+        return kmeans.m_means(rows, self.attention.config.m, state, self.n_init, f"block {self.layer}, {name}")
+
+    def centres(self, results: Sequence[list[Centres]]) -> tuple[Tensor, Tensor, list[float]]:
+        """q̃ and k̃ [H, m, D] from the results of the calls, and the inertia of the clusters in each head."""
+        cfg, weight = self.attention.config, self.attention.q_proj.weight
+        parts = [part for result in results for part in result]
+        both = np.stack([centres for centres, _ in parts]).reshape(2, cfg.num_heads, cfg.m, cfg.head_dim)
+        # Both are converted before anything is set, so that an overflow of the model's dtype changes nothing.
+        q_tilde, k_tilde = (torch.from_numpy(c).to(weight.device, weight.dtype) for c in both)
+        return q_tilde, k_tilde, [inertia for _, inertia in parts]
+
+    def finish(self, q_tilde: Tensor, k_tilde: Tensor, inertia: list[float]) -> LandmarkReport:
+        self.attention.set_landmarks(q_tilde, k_tilde)
+        heads, sample = self.attention.config.num_heads, self.sample
+        queries, keys = tuple(inertia[:heads]), tuple(inertia[heads:])
+        return LandmarkReport(self.layer, self.method, sample.seen, len(sample.rows), queries, keys)
 
 
 def _both(attention: MultiheadAttention) -> list[tuple[Heads, str]]:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import is_parametrized
 
 import nystream.state as states
 from nystream.config import AttentionConfig
 from nystream.config.checks import MAX_SIZE
-from nystream.layers import checks, pinv_cache
+from nystream.layers import checks
+from nystream.layers.fixed_landmarks import FixedLandmarks
+from nystream.layers.fixed_landmarks import derive_again as _derive_again  # noqa: F401  pickles of version 0.1 name it
 from nystream.ops.attention import nystrom, nystrom_fixed
-from nystream.ops.attention.common import Factors, Fixed, gamma_pinv
+from nystream.ops.attention.common import Factors
 from nystream.ops.decay import initial
+from nystream.ops.folding import fold_outputs
 from nystream.ops.precision import accumulate, full_precision
 from nystream.ops.ragged import keep_first, keep_last
 from nystream.ops.timeline import Timeline, timeline
 from nystream.ops.tracing import tracing
 
 
-def _derive_again(module: MultiheadAttention, _: Any) -> None:  # pickles of version 0.1 refer to it by this name
-    module._update_pinv_cache()
-
-
-class MultiheadAttention(nn.Module):
+class MultiheadAttention(FixedLandmarks):
     """Multi-head attention of any variant, over windows and over streams.
 
     `forward` processes whole windows, `step` one token of a stream, `steps` a piece of a stream in parallel. All three
@@ -45,10 +43,6 @@ class MultiheadAttention(nn.Module):
         True
     """
 
-    q_tilde: Tensor
-    k_tilde: Tensor
-    _pinv_cache: pinv_cache.PinvCache | None = None
-
     def __init__(
         self, config: AttentionConfig, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
@@ -64,12 +58,7 @@ class MultiheadAttention(nn.Module):
         if config.decay:
             self.decay_logit = nn.Parameter(initial(config.num_heads, config.window).to(device, dtype))
         if config.fixed:
-            empty = torch.full((config.num_heads, config.m, config.head_dim), torch.nan, device=device, dtype=dtype)
-            self.register_buffer("q_tilde", empty)
-            self.register_buffer("k_tilde", empty.clone())
-            # Eager code checks the cache on every use; updating it after known changes serves traced graphs.
-            self._update_pinv_cache()
-            self.register_load_state_dict_post_hook(_derive_again)  # type: ignore[no-untyped-call]
+            self._register_landmarks(device, dtype)
 
     def forward(
         self,
@@ -177,6 +166,33 @@ class MultiheadAttention(nn.Module):
             n rows after the last token, [B, n, E].
         """
         cfg = self.config
+        q, k, v, when = self._piece(x, state, key, value, lengths, reset)
+        with full_precision(x):
+            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when, **self._decay())
+        y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
+        return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
+
+    def outputs(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Tensor:
+        """Return the output of `steps` without the new state, which saves time and memory in training."""
+        if not hasattr(self._ops, "outputs"):
+            return self.steps(x, state, lengths=lengths, reset=reset)[0]
+        q, k, v, when = self._piece(x, state, None, None, lengths, reset)
+        with full_precision(x):
+            out = fold_outputs(self._ops.outputs, q, k, v, state, self.config, self._fixed(), when, self.decay)
+        y = self._output(out, None)
+        return y if lengths is None else keep_first(y, lengths)
+
+    def _piece(
+        self,
+        x: Tensor,
+        state: Any,
+        key: Tensor | None,
+        value: Tensor | None,
+        lengths: Tensor | None,
+        reset: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Timeline]:
+        """Check the arguments of `steps`, and return q, k, v [B, H, T, D] and the times of the tokens."""
+        cfg = self.config
         checks.piece(x, cfg)
         self.check_stream(x, state)
         if lengths is not None:
@@ -187,11 +203,7 @@ class MultiheadAttention(nn.Module):
         if lengths is not None:  # positions without a token may contain anything, even NaN
             inputs = [keep_first(y, lengths) for y in inputs]
         q, k, v = self._project(inputs)
-        when = timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
-        with full_precision(x):
-            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when, **self._decay())
-        y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
-        return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
+        return q, k, v, timeline(state.time, x.shape[1], cfg.update_size, lengths, reset)
 
     def windows(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
         """Return all n rows after each of the G = T / r steps of a piece, [B G, n, E], if the variant has them.
@@ -217,43 +229,6 @@ class MultiheadAttention(nn.Module):
     def reset(self, state: Any, rows: Any) -> Any:
         """Return the state with the given rows (index, slice, list or mask) reset to new streams."""
         return states.reset(state, rows, self.init_state(1))
-
-    def set_landmarks(self, q_tilde: Tensor, k_tilde: Tensor) -> None:
-        """Set the fixed landmarks and compute Γ† from them.
-
-        Args:
-            q_tilde, k_tilde: [H, m, D] each, as projected by `q_proj` and `k_proj`, not scaled. With `pinv="none"`
-                they must be pairs: the same m tokens projected by both.
-        """
-        cfg = self.config
-        self._require_fixed()
-        if is_parametrized(self):
-            raise ValueError("the landmarks are parametrized, so they cannot be set; remove the parametrization first")
-        shape = (cfg.num_heads, cfg.m, cfg.head_dim)
-        for name, landmarks in (("q_tilde", q_tilde), ("k_tilde", k_tilde)):
-            checks.tensor(name, landmarks)
-            if tuple(landmarks.shape) != shape:
-                raise ValueError(
-                    f"{name} is {list(landmarks.shape)}, but must be {list(shape)} (heads, landmarks, width)"
-                )
-            if not bool(landmarks.isfinite().all()):
-                raise ValueError(f"{name} has values that are not finite")
-        with torch.no_grad():
-            self.q_tilde.copy_(q_tilde)
-            self.k_tilde.copy_(k_tilde)
-        self._update_pinv_cache()
-
-    def learn_landmarks(self, learn: bool = True) -> None:
-        """Turn the fixed landmarks into parameters, to train them with the other weights, or back into buffers."""
-        self._require_fixed()
-        for name in ("q_tilde", "k_tilde"):
-            landmarks = getattr(self, name).detach().clone()
-            delattr(self, name)
-            if learn:
-                self.register_parameter(name, nn.Parameter(landmarks))
-            else:
-                self.register_buffer(name, landmarks)
-        self._update_pinv_cache()
 
     def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
         """Return the factors B, Γ† and Δ of a full window x [B, n, E], for inspection."""
@@ -324,59 +299,6 @@ class MultiheadAttention(nn.Module):
     def _decay(self) -> dict[str, Tensor]:
         rates = self.decay
         return {} if rates is None else {"decay": rates}
-
-    def _fixed(self) -> Fixed | None:
-        """Return the fixed landmarks and their Γ†, by the rules of `nystream.layers.pinv_cache`."""
-        cfg = self.config
-        if not cfg.fixed:
-            return None
-        q_tilde, k_tilde = self.q_tilde, self.k_tilde
-        if tracing():
-            if pinv_cache.known_unset(self._pinv_cache, q_tilde, k_tilde):
-                self._raise_unset()
-            return pinv_cache.in_graph(self._pinv_cache, q_tilde, k_tilde, cfg)
-        if pinv_cache.learned(q_tilde, k_tilde):
-            if not pinv_cache.finite(q_tilde, k_tilde):
-                self._raise_unset()
-            return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
-        if self._pinv_cache is None or not pinv_cache.is_current(self._pinv_cache, q_tilde, k_tilde, cfg):
-            self._update_pinv_cache()
-        assert self._pinv_cache is not None
-        if not self._pinv_cache.finite:
-            self._raise_unset()
-        return Fixed(q_tilde, k_tilde, self._pinv_cache.gamma_pinv)
-
-    def _update_pinv_cache(self) -> None:
-        landmarks = self.q_tilde, self.k_tilde
-        self._pinv_cache = None if pinv_cache.learned(*landmarks) else pinv_cache.compute(*landmarks, self.config)
-
-    def _require_fixed(self) -> None:
-        if not self.config.fixed:
-            raise ValueError(f"variant {self.config.variant!r} has no fixed landmarks; use a variant that has")
-
-    def _raise_unset(self) -> NoReturn:
-        raise RuntimeError(
-            f"variant {self.config.variant!r} has no landmarks yet, or landmarks that are not finite; "
-            f"call set_landmarks(q_tilde, k_tilde) or load a trained state_dict first, outside of torch.compile"
-        )
-
-    @property
-    def gamma_pinv(self) -> Tensor:
-        """Γ† [H, m, m] of the current fixed landmarks."""
-        fixed = self._fixed()
-        if fixed is None:
-            raise AttributeError(f"variant {self.config.variant!r} has no fixed landmarks, and therefore no gamma_pinv")
-        return fixed.gamma_pinv
-
-    def require_landmarks(self) -> None:
-        """Raise RuntimeError if the variant needs fixed landmarks and they have not been set."""
-        self._fixed()
-
-    def _apply(self, fn: Any, recurse: bool = True) -> MultiheadAttention:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.config.fixed:
-            self._update_pinv_cache()
-        return self
 
     def check_stream(self, x: Tensor, state: Any) -> None:
         """Raise if the state belongs to another attention or batch size, or if dropout is active."""

@@ -174,6 +174,16 @@ class StreamEncoder(nn.Module):
         y = self.norm(y)
         return (y if lengths is None else keep_first(y, lengths)), new
 
+    def outputs(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Tensor:
+        """Like `newest`, but without the new state, which saves time and memory in training."""
+        if not self.config.cascade:
+            return self.newest(x, state, lengths=lengths, reset=reset)[0]
+        x = self._checked(x, state, lengths, reset)
+        for block, old in zip(self.blocks, state.blocks, strict=True):
+            x = block.finish(x, block.attention.outputs(block.attended(x), old, lengths=lengths, reset=reset))
+        y = self.norm(x)
+        return y if lengths is None else keep_first(y, lengths)
+
     def advance(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Any:
         """Return the new state of `steps` without computing outputs, which is much cheaper for window stacks."""
         if self.config.cascade:

@@ -28,5 +28,7 @@ def initial(heads: int, window: int) -> Tensor:
 
 
 def falls(decay: Tensor, age: Tensor) -> Tensor:
-    """λ_h · age: [..., T] -> [..., H, T]."""
-    return decay[:, None] * age.unsqueeze(-2)
+    """λ_h · age: [..., T] -> [..., H, T]. Rates [B, H] differ by row, for age [1 or B, ..., T]."""
+    if decay.dim() == 2:
+        decay = decay.reshape(decay.shape[0], *[1] * (age.dim() - 2), decay.shape[1])
+    return decay.unsqueeze(-1) * age.unsqueeze(-2)

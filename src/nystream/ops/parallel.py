@@ -96,7 +96,7 @@ def _chunked(
             part = Partial(part_max, shared.sum[:, some])
         edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
         if decay is not None:  # ages count from the last place before the chunk, where the shared chunks end
-            edge_logit = edge_logit - falls(decay, base[some, None] - 1 - edges).unsqueeze(2)
+            edge_logit = edge_logit - falls(decay, (base[some, None] - 1 - edges)[None]).unsqueeze(3)
         edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
         outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
     return torch.cat(outs, 1).transpose(2, 3).flatten(1, 2)[:, :length]
@@ -120,9 +120,11 @@ def _shared(
     opens = pad(last <= chunk, (carried, 0))  # [B, carried + count] chunks in which a stream starts
     cut = logit.unflatten(1, (-1, chunk)).masked_fill(older[..., None, None], -torch.inf)
     if decay is not None:
-        cut = cut - falls(decay, age).mT[..., None]
+        cut = cut - falls(decay, age[None, None]).mT[..., None]
     chunks = partials.of_tokens(cut.transpose(2, 3), value.unflatten(1, (-1, chunk)).transpose(2, 3))
-    windows = _slide(chunks, opens, whole, None if decay is None else chunk * decay[:, None])
+    windows = _slide(
+        chunks, opens, whole, None if decay is None else falls(decay, torch.full((1, 1, 1), chunk, device=decay.device))
+    )
     before = slice(carried - whole, opens.shape[1] - whole)  # the run that ends where each query chunk begins
     return select(windows, slice(None), before)
 

@@ -8,6 +8,7 @@ from nystream.train.many import fit_many
 from nystream.train.predict import evaluate, predict
 from nystream.train.tasks import Classification, Detection, Forecasting, Task
 from nystream.train.trainable import Trainable
+from nystream.train.transfer import Transfer, transfer_attention
 from nystream.train.two_phase import fix_landmarks, train_two_phase
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Task",
     "TrainConfig",
     "Trainable",
+    "Transfer",
     "WindowData",
     "distilled",
     "evaluate",
@@ -28,4 +30,5 @@ __all__ = [
     "fix_landmarks",
     "predict",
     "train_two_phase",
+    "transfer_attention",
 ]

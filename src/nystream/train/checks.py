@@ -15,7 +15,7 @@ from nystream.train.tasks import Task
 from nystream.train.trainable import Trainable
 
 PARTS = ("config", "head", "input_scaler", "output_scaler")
-METHODS = ("init_state", "step", "steps", "advance", "save_pretrained")
+METHODS = ("init_state", "step", "steps", "outputs", "advance", "save_pretrained")
 
 
 def trainable(name: str, given: Trainable) -> StreamModel:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nystream.config.checks import boolean, fields_of, number, one_of, positive_int
+from nystream.config.checks import boolean, fields_of, number, one_of, positive_int, whole
 
 Schedule = Literal["cosine", "plateau", "constant"]
 Through = Literal["auto", "windows", "steps"]
@@ -35,6 +35,9 @@ class TrainConfig:
         through: What per-token tasks are trained on: "windows" (the newest row of each), "steps" (pieces of streams,
             with a loss at every token) or "auto" (steps if every block streams by itself, else windows).
         piece: Length of a piece of a stream, in tokens. By default, four windows.
+        context: Number of tokens before a piece that are read without a loss, so that the piece is seen with the state
+            that a stream would have there; there are fewer at the start of a stream. With 0, every piece starts a new
+            state.
         short: Fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
             any value above 0 counts the loss of their first n − 1 tokens too. Set it if the task scores the start of
             a stream.
@@ -58,6 +61,7 @@ class TrainConfig:
     patience: int | None = None
     through: Through = "auto"
     piece: int | None = None
+    context: int = 0
     short: float = 0.0
     seed: int = 0
     bf16: bool | None = None
@@ -69,6 +73,7 @@ class TrainConfig:
         for name in ("steps_per_epoch", "patience", "piece", "checkpoint_every"):
             if getattr(self, name) is not None:
                 positive_int(name, getattr(self, name))
+        whole("context", self.context)
         one_of("schedule", self.schedule, ("cosine", "plateau", "constant"))
         one_of("through", self.through, ("auto", "windows", "steps"))
         for name, low, high in (
@@ -89,13 +94,16 @@ class TrainConfig:
             number("clip", self.clip)
             if not 0 < self.clip < math.inf:
                 raise ValueError(f"clip={self.clip!r} must be greater than 0, or None for no limit")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed={self.seed!r} must be an integer of at least 0")
+        whole("seed", self.seed)
         if self.bf16 is not None:
             boolean("bf16", self.bf16)
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """The fields, without `context` if it is 0: runs from before it existed have none, and can be resumed."""
+        fields = dataclasses.asdict(self)
+        if not self.context:
+            del fields["context"]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> TrainConfig:

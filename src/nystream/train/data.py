@@ -19,6 +19,7 @@ class TrainingBatch(NamedTuple):
     y: Tensor  # [B, ...] for windows, [B, T, ...] for pieces of streams
     offset: Tensor  # [B] position of the first row
     lengths: Tensor  # [B] number of tokens: the last ones of a window, the first ones of a piece
+    unscored: Tensor  # [B] number of tokens at the start of a piece whose loss does not count; 0 for windows
 
 
 class WindowData:

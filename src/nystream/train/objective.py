@@ -18,12 +18,12 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.task, self.sampler = model, task, sampler
 
-    def forward(self, x: Tensor, y: Tensor, offset: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, y: Tensor, offset: Tensor, lengths: Tensor, unscored: Tensor) -> tuple[Tensor, Tensor]:
         sampler, model = self.sampler, self.model
         if sampler.streams:
-            output, _ = model.steps(x, model.init_state(x.shape[0]), lengths=lengths, offset=offset)
+            output = model.outputs(x, model.init_state(x.shape[0]), lengths=lengths, offset=offset)
             place = torch.arange(x.shape[1], device=x.device)
-            counted = (place >= sampler.warm) & (place < lengths[:, None])
+            counted = (place >= unscored[:, None]) & (place < lengths[:, None])
         else:
             output = model(x, offset, lengths=lengths if sampler.ragged else None)
             if isinstance(sampler, Windows) and output.dim() == 3:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 import nystream.state as states
 from nystream.config import ModelConfig
+from nystream.config.checks import whole
 from nystream.layers.modes import evaluating
 from nystream.models import StreamModel
 from nystream.progress import Advance, track
@@ -35,7 +36,7 @@ def predict(
         (torch.Size([40, 2]), torch.Size([40, 2]))
     """
     model = checks.trainable("model", model)
-    _check_skip(skip)
+    whole("skip", skip)
     if isinstance(data, WindowData):
         with evaluating(model), track("scoring, windows", len(data), progress) as advance:
             outputs = []
@@ -72,14 +73,9 @@ def evaluate(model: Trainable, data: Data, task: Task, batch_size: int = 64, ski
         ['mse', 'mae', 'loss']
     """
     model = checks.trainable("model", model)
-    _check_skip(skip)
+    whole("skip", skip)
     checks.data("data", data, task, model.config, skip)
     return scored(model, task, *predict(model, data, batch_size, skip))
-
-
-def _check_skip(skip: int) -> None:
-    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
-        raise ValueError(f"skip={skip!r} must be an integer of at least 0")
 
 
 def scored(model: StreamModel, task: Task, output: Tensor, y: Tensor) -> dict[str, float]:

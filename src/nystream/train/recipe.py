@@ -1,11 +1,16 @@
 """The recipe for fixed landmarks: a list of phases, how epochs are divided among them, and how they are run.
 
-Phase one trains the model end to end with continual landmarks, which are means over its window. Phase two goes through
+Phase one trains the model end to end with continual landmarks, which are means over its window, or with full attention,
+which needs none and is faster to train. Phase two goes through
 the blocks from first to last: the queries and keys that the trained model gives to a block are clustered, the centres
 become its landmarks, and the model is fine-tuned end to end. Landmarks that are fixed stay fixed.
 
 A fine-tuning takes half the epochs of phase one, with a third of its learning rate. So E epochs in total become, for L
 blocks, L fine-tunings of E / (L + 2) epochs, rounded down, and the rest for phase one.
+
+With `at_once`, phase two fixes the landmarks of all blocks, those of each block clustered on what the blocks before it
+give with theirs, and there is a single fine-tuning. It is the longer part of the training: E / 4 epochs, rounded down,
+are phase one, and the rest is the fine-tuning, with the same learning rate.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from torch import Tensor
 
 from nystream.config.attention import Pinv
 from nystream.config.checks import one_of, positive_int
-from nystream.landmarks import fit_landmarks
+from nystream.landmarks.fit import fit_landmarks_together
 from nystream.models import StreamModel
 from nystream.train import checks
 from nystream.train.config import TrainConfig
@@ -50,8 +55,10 @@ def phase_one(config: TrainConfig) -> Phase:
     return Phase("phase-1", config)
 
 
-def phase_two(config: TrainConfig, blocks: int) -> list[Phase]:
-    """A fine-tuning for each block, after its landmarks have been fixed."""
+def phase_two(config: TrainConfig, blocks: int, at_once: bool = False) -> list[Phase]:
+    """A fine-tuning for each block, after its landmarks have been fixed; with `at_once`, one for all blocks."""
+    if at_once:
+        return [Phase("phase-2", config, tuple(range(blocks)))]
     return [Phase(f"phase-2-block-{block}", config, (block,)) for block in range(blocks)]
 
 
@@ -60,23 +67,25 @@ def tuning(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, epochs=max(1, config.epochs // 2), lr=config.lr * TUNING_LR)
 
 
-def divide(config: TrainConfig, blocks: int, shorten: bool = False) -> list[Phase]:
+def divide(config: TrainConfig, blocks: int, shorten: bool = False, at_once: bool = False) -> list[Phase]:
     """All phases for fixed landmarks in `blocks` blocks, with the epochs of `config` in total.
 
-    Fewer than blocks + 2 epochs are an error. With `shorten`, every fine-tuning then has one epoch, and if there are
-    fewer epochs than phases, every phase has one epoch of fewer updates.
+    Fewer than blocks + 2 epochs are an error, or fewer than 2 with `at_once`. With `shorten`, every fine-tuning then
+    has one epoch, and if there are fewer epochs than phases, every phase has one epoch of fewer updates.
     """
     epochs, steps = config.epochs, config.steps_per_epoch
-    each = epochs // (blocks + 2)
-    if not each and not shorten:
-        raise ValueError(f"epochs={epochs} is too few for fixed landmarks: at least {blocks + 2}")
-    each = max(1, each)
-    if epochs > blocks:
-        first = dataclasses.replace(config, epochs=epochs - blocks * each)
+    tunings, least = (1, 2) if at_once else (blocks, blocks + 2)
+    if epochs < least and not shorten:
+        raise ValueError(f"epochs={epochs} is too few for fixed landmarks: at least {least}")
+    if epochs > tunings:
+        each = epochs - max(1, epochs // 4) if at_once else max(1, epochs // (blocks + 2))
+        first = dataclasses.replace(config, epochs=epochs - tunings * each)
     else:
         assert steps is not None
-        first = dataclasses.replace(config, epochs=1, steps_per_epoch=max(1, epochs * steps // (blocks + 1)))
-    return [phase_one(first), *phase_two(dataclasses.replace(tuning(first), epochs=each), blocks)]
+        each = 1
+        first = dataclasses.replace(config, epochs=1, steps_per_epoch=max(1, epochs * steps // (tunings + 1)))
+    tuned = dataclasses.replace(first if at_once else tuning(first), epochs=each)
+    return [phase_one(first), *phase_two(tuned, blocks, at_once)]
 
 
 class LandmarkFit(NamedTuple):
@@ -87,6 +96,7 @@ class LandmarkFit(NamedTuple):
     learn_landmarks: bool = False
     pinv: Pinv | None = None
     pinv_ridge: float | None = None
+    landmarks: int | None = None  # m, for models that have none in phase one; by default, as many as they have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +107,7 @@ class Training:
     valid: Data | Sequence[Data] | None
     task: Task
     landmark_fit: LandmarkFit
+    at_once: bool = False
     seeds: Sequence[int] | None = None
     folder: str | os.PathLike[str] | None = None
     tensorboard: bool = True
@@ -105,27 +116,38 @@ class Training:
     @property
     def about(self) -> Line:
         """Options that must be the same for a phase to be resumed; the model's config has the others."""
-        tokens, method, learn_landmarks, *_ = self.landmark_fit
-        return {"tokens": tokens, "method": method, "learn_landmarks": learn_landmarks}
+        fit = self.landmark_fit
+        about: Line = {"tokens": fit.tokens, "method": fit.method, "learn_landmarks": fit.learn_landmarks}
+        later = {"at_once": self.at_once, "landmarks": fit.landmarks}  # absent by default: older runs do not have them
+        return about | {name: value for name, value in later.items() if value}
 
     def check(self, models: Sequence[StreamModel], *configs: TrainConfig) -> None:
         """Raise the errors of all phases, each trained by one of the configs, before the first one starts."""
-        tokens, method, _, pinv, _ = self.landmark_fit
-        one_of("method", method, ("qk", "x"))
+        fit = self.landmark_fit
+        tokens = fit.tokens
+        one_of("method", fit.method, ("qk", "x"))
         positive_int("tokens", tokens)
+        if fit.landmarks is not None:
+            positive_int("landmarks", fit.landmarks)
         if not models:
             raise ValueError("model is an empty list; give at least one model")
         for i, model in enumerate(models):
             checks.model("model" if len(models) == 1 else f"model[{i}]", model)
             for cfg in model.config.blocks:
-                if not cfg.record.means or cfg.record.fixed_form is None:
+                if cfg.fixed or cfg.record.fixed_form is None:
                     raise ValueError(
-                        f"the model has a block of variant {cfg.variant!r}, but phase one trains continual landmarks: "
-                        f"build it with co-cont-single, or nystrom for a plain model"
+                        f"the model has a block of variant {cfg.variant!r}, but phase one trains continual landmarks "
+                        f"or full attention: build it with co-cont-single or co-full-single, or nystrom or full"
                     )
-                if cfg.m > tokens:
-                    raise ValueError(f"tokens={tokens} is less than the m={cfg.m} landmarks of a block")
-                if (pinv or cfg.pinv) == "none" and method == "qk":
+                m = fit.landmarks or cfg.landmarks
+                if m is None:
+                    raise ValueError(
+                        f"landmarks=None, but the model has {cfg.variant!r}, which has none: set landmarks="
+                    )
+                if m > min(tokens, cfg.window):
+                    least = f"tokens={tokens}" if tokens < m else f"window={cfg.window}"
+                    raise ValueError(f"{least} is less than the m={m} landmarks of a block")
+                if (fit.pinv or cfg.pinv) == "none" and fit.method == "qk":
                     raise ValueError("method='qk' gives no pairs of landmarks, which pinv='none' needs: use method='x'")
         shape = models[0].config
         trains = {id(data): data for data in each_model("train", self.train, len(models))}.values()
@@ -147,11 +169,8 @@ class Training:
         for phase in phases:
             seeds = member_seeds(phase.config, len(models), self.seeds)
             for block in phase.fix:
-                for i, (data, seed) in enumerate(zip(trains, seeds, strict=True)):
-                    batches = data.batches(phase.config.batch_size, models[i].config.update_size)
-                    models[i] = with_fixed_landmarks(
-                        models[i], block, batches, self.landmark_fit, seed=seed, progress=progress
-                    )
+                batches = [data.batches(phase.config.batch_size, models[0].config.update_size) for data in trains]
+                models = with_fixed_landmarks(models, block, batches, self.landmark_fit, seeds, progress=progress)
             options: dict[str, Any] = {
                 "task": self.task,
                 "folder": None if self.folder is None else Path(self.folder) / phase.folder,
@@ -169,26 +188,27 @@ class Training:
 
 
 def with_fixed_landmarks(
-    model: StreamModel,
+    models: Sequence[StreamModel],
     block: int,
-    batches: Iterable[Tensor],
+    batches: Sequence[Iterable[Tensor]],
     landmark_fit: LandmarkFit,
+    seeds: Sequence[int],
     *,
-    landmarks: int | None = None,
-    seed: int = 0,
     progress: bool | None = None,
-) -> StreamModel:
-    """A copy of a model with fixed landmarks in one block, fitted to the batches; by default, as many as it has."""
-    tokens, method, _, pinv, pinv_ridge = landmark_fit
-    given = model.config.attention
-    record = (given[block] if isinstance(given, tuple) else given).record
-    if record.fixed_form is None:
-        raise ValueError(f"block {block} is of variant {record.name!r}, which has no form with fixed landmarks")
-    if landmarks is not None:  # first: full attention has no m, and fixed landmarks need one
-        model = model.convert(landmarks=landmarks, layer=block)
-    model = model.convert(variant=record.fixed_form, pinv=pinv, pinv_ridge=pinv_ridge, layer=block)
-    fit_landmarks(model, batches, tokens, block, seed, method=method, progress=progress)
-    return model
+) -> list[StreamModel]:
+    """Copies of models with fixed landmarks in one block, each fitted to its own batches."""
+    tokens, method, _, pinv, pinv_ridge, landmarks = landmark_fit
+    new = []
+    for model in models:
+        given = model.config.attention
+        record = (given[block] if isinstance(given, tuple) else given).record
+        if record.fixed_form is None:
+            raise ValueError(f"block {block} is of variant {record.name!r}, which has no form with fixed landmarks")
+        if landmarks is not None:  # first: full attention has no m, and fixed landmarks need one
+            model = model.convert(landmarks=landmarks, layer=block)
+        new.append(model.convert(variant=record.fixed_form, pinv=pinv, pinv_ridge=pinv_ridge, layer=block))
+    fit_landmarks_together(new, batches, tokens, block, seeds, method=method, progress=progress)
+    return new
 
 
 def _learn_landmarks(models: Sequence[StreamModel], learn: bool) -> None:

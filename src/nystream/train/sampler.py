@@ -28,11 +28,6 @@ class Sampler(Protocol):
         """Whether the rows of a batch may have different lengths."""
         ...
 
-    @property
-    def warm(self) -> int:
-        """Number of tokens at the start of a piece whose loss does not count."""
-        ...
-
     def __len__(self) -> int: ...
 
     def take(self, index: Tensor, generator: torch.Generator) -> TrainingBatch: ...
@@ -55,7 +50,7 @@ def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
 class Windows:
     """Whole windows, some of them cut to their first tokens, as at the start of a stream."""
 
-    streams, warm = False, 0
+    streams = False
 
     def __init__(self, data: WindowData, model: ModelConfig, config: TrainConfig) -> None:
         self.data, self.model, self.short = data, model, config.short
@@ -81,13 +76,13 @@ class Windows:
         if self.ragged:  # the first tokens of each window, moved to its end
             place = torch.arange(self.model.window) - (self.model.window - lengths[:, None])
             x = x[torch.arange(len(index))[:, None], place.clamp(min=0).to(x.device)]
-        return TrainingBatch(x, y, offset.to(x.device), lengths.to(x.device))
+        return TrainingBatch(x, y, offset.to(x.device), lengths.to(x.device), torch.zeros_like(offset).to(x.device))
 
 
 class NewestRows:
     """The window that ends at each token of a stream, and the target of that token."""
 
-    streams, warm = False, 0
+    streams = False
 
     def __init__(self, data: StreamData, model: ModelConfig, config: TrainConfig) -> None:
         self.data, self.model, self.short = data, model, config.short
@@ -113,11 +108,16 @@ class NewestRows:
         x = self.data.x[place]
         y = self.data.y[place[:, -r:]]
         offset = _offsets(len(index), self.model, generator)
-        return TrainingBatch(x, y[:, 0] if r == 1 else y, offset.to(x.device), lengths.to(x.device))
+        y = y[:, 0] if r == 1 else y
+        return TrainingBatch(x, y, offset.to(x.device), lengths.to(x.device), torch.zeros_like(offset).to(x.device))
 
 
 class Pieces:
-    """Pieces from anywhere in the streams, each trained as a stream of its own, with a loss at every token."""
+    """Pieces from anywhere in the streams, with a loss at every token; each starts a new state, unless it has context.
+
+    The context of a piece are the tokens before it: they are read, too, so that the loss is that of a model which has
+    been reading the stream for a while.
+    """
 
     streams, ragged = True, True
 
@@ -126,6 +126,7 @@ class Pieces:
         r = model.update_size
         self.longest = (config.piece or 4 * max(cfg.window for cfg in model.blocks)) // r * r
         self.warm = warm_up(model, config)
+        self.context = -(-config.context // r) * r
         if self.longest <= self.warm:
             raise ValueError(
                 f"piece={self.longest} is not longer than the {self.warm} tokens that only fill the window; "
@@ -157,11 +158,14 @@ class Pieces:
         over = (self.longest - self.warm) // r
         begin = (part * (self.places[stream] + 2 * over)).long() - over
         begin = torch.minimum(begin.clamp(min=0), self.places[stream] - 1) * r
-        lengths = (self.data.length[stream] // r * r - begin).clamp(max=self.longest)
-        place = torch.minimum(begin[:, None] + torch.arange(self.longest), self.data.length[stream][:, None] - 1)
+        context = begin.clamp(max=self.context)
+        lengths = context + (self.data.length[stream] // r * r - begin).clamp(max=self.longest)
+        place = (begin - context)[:, None] + torch.arange(self.context + self.longest)
+        place = torch.minimum(place, self.data.length[stream][:, None] - 1)
         place = (self.data.start[stream][:, None] + place).to(device)
         offset = _offsets(len(index), self.model, generator)
-        return TrainingBatch(self.data.x[place], self.data.y[place], offset.to(device), lengths.to(device))
+        numbers = (x.to(device) for x in (offset, lengths, context.clamp(min=self.warm)))
+        return TrainingBatch(self.data.x[place], self.data.y[place], *numbers)
 
 
 def warm_up(model: ModelConfig, config: TrainConfig) -> int:

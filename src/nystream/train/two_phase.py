@@ -30,6 +30,7 @@ def train_two_phase(
     tokens: int = 50_000,
     method: Literal["qk", "x"] = "qk",
     learn_landmarks: bool = False,
+    at_once: bool = False,
     folder: str | os.PathLike[str] | None = None,
     tensorboard: bool = True,
     progress: bool | None = None,
@@ -42,11 +43,12 @@ def train_two_phase(
         task: What the model is trained for.
         config: How to train in phase one.
         fine_tune: How to fine-tune in phase two. By default, `config` with half the epochs and a third of the learning
-            rate.
+            rate, or `config` itself with `at_once`.
         seeds: For several models, as in `fit_many`.
         tokens: Number of training tokens that are sampled and clustered.
         method: How landmarks are fitted, see `fit_landmarks`.
         learn_landmarks: Train the landmarks too, starting from the cluster centres; an extension of the paper.
+        at_once: Fix the landmarks of all blocks, then fine-tune once, instead of fine-tuning after each block.
         folder: Where the runs are written, one folder per phase. A run in it is resumed.
         tensorboard, progress: As in `fit`.
 
@@ -72,18 +74,19 @@ def train_two_phase(
         valid=valid,
         task=task,
         landmark_fit=LandmarkFit(tokens, method, learn_landmarks),
+        at_once=at_once,
         seeds=_seeds(model, config, seeds),
         folder=folder,
         tensorboard=tensorboard,
         progress=progress,
     )
-    fine_tune = fine_tune or tuning(config)
+    fine_tune = fine_tune or (config if at_once else tuning(config))
     training.check(models, config, fine_tune)
     with alone_in(folder):
         with naming("phase 1"):
             training.run(model, [phase_one(config)], about=training.about)
         with naming("phase 2"):
-            return training.run(model, phase_two(fine_tune, len(models[0].config.blocks)))
+            return training.run(model, phase_two(fine_tune, len(models[0].config.blocks), at_once))
 
 
 def fix_landmarks(
@@ -97,13 +100,14 @@ def fix_landmarks(
     tokens: int = 50_000,
     method: Literal["qk", "x"] = "qk",
     learn_landmarks: bool = False,
+    at_once: bool = False,
     pinv: Pinv | None = None,
     pinv_ridge: float | None = None,
     folder: str | os.PathLike[str] | None = None,
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> Any:
-    """Phase two alone: fix the landmarks of a trained model, block after block; return the new model, or models.
+    """Phase two alone: fix the landmarks of a trained model and fine-tune it; return the new model, or models.
 
     Args:
         model: A trained co-cont or nystrom model, or several of one config; it is not changed.
@@ -134,6 +138,7 @@ def fix_landmarks(
         valid=valid,
         task=task,
         landmark_fit=LandmarkFit(tokens, method, learn_landmarks, pinv, pinv_ridge),
+        at_once=at_once,
         seeds=_seeds(model, config, seeds),
         folder=folder,
         tensorboard=tensorboard,
@@ -141,7 +146,7 @@ def fix_landmarks(
     )
     training.check(models, config)
     with alone_in(folder):
-        return training.run(model, phase_two(config, len(models[0].config.blocks)))
+        return training.run(model, phase_two(config, len(models[0].config.blocks), at_once))
 
 
 def _seeds(model: OneOrMany, config: TrainConfig, seeds: Sequence[int] | None) -> list[int] | None:

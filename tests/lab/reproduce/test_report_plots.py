@@ -64,7 +64,7 @@ def boxes_of(axis, pixels):
         if text.get_text() and text.get_visible()
     }
     markers = []
-    for line in axis.lines:
+    for line in (line for line in axis.lines if line.get_marker() != "None"):
         x, y = axis.transData.transform(line.get_xydata())[0]
         half = (line.get_markersize() + line.get_markeredgewidth()) / 2 * pixels
         markers.append(mpl.transforms.Bbox([[x - half, y - half], [x + half, y + half]]))
@@ -80,6 +80,47 @@ def test_a_label_is_on_no_marker_and_no_other_label(panel):
     assert [pair for pair in combinations(labels, 2) if labels[pair[0]].overlaps(labels[pair[1]])] == []
     frame = axis.get_window_extent()
     assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in labels.values())
+
+
+# Kind, model, blocks: score in points, µs a step; close together as in a first run of THUMOS14.
+CROWDED_STACKS = {
+    ("paper", "co-full-single", 1): (59.6, 631), ("paper", "co-cont-single", 1): (59.6, 671),
+    ("paper", "co-fixed-single", 1): (59.8, 327), ("deep", "co-full-single", 2): (56.8, 1190),
+    ("deep", "co-cont-single", 2): (57.0, 1270), ("deep", "co-fixed-single", 2): (59.3, 1145),
+    ("deep", "co-full-single", 4): (55.5, 2400), ("deep", "co-cont-single", 4): (56.1, 2500),
+    ("deep", "co-fixed-single", 4): (58.0, 2300), ("paper", "co-full-single", 2): (58.8, 16323),
+    ("paper", "co-cont-single", 2): (58.8, 16298), ("paper", "co-fixed-single", 2): (58.1, 15459),
+    ("paper", "gru", 1): (60.6, 1161), ("paper", "gru", 2): (60.4, 2200), ("paper", "lstm", 1): (60.2, 1500),
+}  # fmt: skip
+
+
+def crowded_stacks():
+    for (stack, model, layers), (score, time) in CROWDED_STACKS.items():
+        raw = cell("thumos14", model, layers, stack=stack, suffix=f"-{stack}", **SEEDS)
+        raw["metrics"]["map"] = scores([score / 100 + shift for shift in (-0.01, 0, 0.012, 0, layers / 1000)])
+        raw["step"]["median_microseconds"] = time
+        yield raw
+
+
+def test_stacks_and_rivals_are_legible():
+    plot = only(crowded_stacks())["thumos14-stacks"]
+    drawn = figure(plot)
+    (axis,) = drawn.axes
+    _, markers = boxes_of(axis, plots.DPI / 72)
+    names = [text.get_text() for text in axis.findobj(Annotation)]
+    assert len(names) == len(markers) == len(CROWDED_STACKS)
+    assert {"GRU 1", "GRU 2", "LSTM 1", "Co 4", "CoNy-Fix 2"} <= set(names)
+    boxes = [Text.get_window_extent(text, drawn.canvas.get_renderer()) for text in axis.findobj(Annotation)]
+    assert [name for name, box in zip(names, boxes, strict=True) if box.count_overlaps(markers)] == []
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    # Kinds are told apart without colour, and all of the legend is on the page.
+    assert {line.get_marker() for line in axis.lines} - {"None"} == {"o", "D", "s", "^"}
+    (legend,) = drawn.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= drawn.bbox.x1
+    whiskers = [line for line in axis.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
+    assert len(whiskers) == len(CROWDED_STACKS) - 1  # all but the chosen model's, which the others are compared with
 
 
 def changed(model, suffix, shifts, **changes):

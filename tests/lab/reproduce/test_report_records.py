@@ -60,10 +60,31 @@ def test_a_file_that_is_no_json_is_named(tmp_path):
         (lambda raw: raw.update(metric="mse"), "metric must be 'accuracy' for gtzan, got 'mse'"),
         (lambda raw: raw.update(training=None), "x: training must be dict, got None"),
         (lambda raw: raw["training"].update(phases=[3]), "x: training: a phase must be an object, got 3"),
+        (lambda raw: raw["cell"].update(decay=0.5), "x: cell: decay must be bool, got 0.5"),
+        (lambda raw: raw["cell"].update(windows=[16, "all"]), r"x: cell: windows must be a list .*, got \[16, 'all'\]"),
+        (lambda raw: raw["cell"].update(dropout="high"), "x: cell: dropout must be float, got 'high'"),
+        (lambda raw: raw["operations"].update(model="few"), "x: operations: model must be float, got 'few'"),
     ],
 )
 def test_a_bad_field_is_named(change, said):
     raw = copy.deepcopy(cell())
+    change(raw)
+    with pytest.raises(ValueError, match=said):
+        parse(raw, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw["cell"].update(landmarks=4), "x: cell: landmarks must be null for 'gru', got 4"),
+        (lambda raw: raw["cell"].pop("embed_dim"), "x: cell has no 'embed_dim'"),
+        (lambda raw: raw["operations"].pop("model"), "x: operations has no 'model'"),
+        (lambda raw: raw["step"].pop("backend"), "x: step has no 'backend'"),
+        (lambda raw: raw["step"].update(torch={}), "x: step: torch has no 'median_microseconds'"),
+    ],
+)
+def test_a_bad_field_of_a_rival_is_named(change, said):
+    raw = copy.deepcopy(cell(model="gru"))
     change(raw)
     with pytest.raises(ValueError, match=said):
         parse(raw, "x")
@@ -94,7 +115,7 @@ def test_everything_falls_into_its_table():
     assert [one.label for one in electricity.baselines] == ["ridge", "a week ago", "persistence", "a day ago"]
     assert list(gtzan.sweep("co-fixed-single", 2)) == [2, 4, 8, 16, 32]
     assert not filtered.sweep("full", 1)
-    assert len(gtzan.ablations()) == len(thumos14.ablations()) == 12
+    assert len(gtzan.others) == len(thumos14.others) == 4 * 2 * 4 + 12  # other m, other settings
     assert not lags.others
 
 
@@ -113,11 +134,32 @@ def test_settings_in_words():
         ({"window": 1}, "n = 1"),
         ({"learned": True, "distilled": True}, "learned landmarks, distilled from full attention"),
         ({"embed_dim": 48, "num_heads": 4}, "d = 48, 4 heads"),
+        ({"decay": True, "dropout": 0.5, "window": 256}, "with decay, dropout 0.5, n = 256"),
+        ({"layers": 2, "stack": "deep", "at_once": True}, "deep stack, landmarks of all blocks at once"),
+        ({"layers": 3, "stack": "deep", "windows": [16, 64, 256], "window": 256}, "deep stack, windows 16/64/256"),
+        ({"transferred": True}, "attention transfer"),
     ]
     for change, words in changes:
         raw = cell(suffix="-other", **change)
         (table,) = tables(parsed(cell(), cell(model="full"), cell(model="nystrom"), raw))
         assert [(one.name, describe(differs)) for one, differs in table.others] == [(raw["name"], words)]
+
+
+def test_defaults_may_be_written_or_not():
+    written = {"decay": False, "at_once": False, "transferred": False, "windows": None, "dropout": None}
+    for model in ("co-fixed-single", "gru"):
+        (table,) = tables(parsed(cell(model=model, **written)))
+        assert not table.others
+        assert [differs for _, differs in table.rivals] == [{}] * (model == "gru")
+
+
+def test_what_is_about_attention_is_no_setting_of_a_rival():
+    plain = cell(model="gru", num_heads=None, stack="deep", window=120)
+    for name in ("pinv", "pinv_ridge", "method", "learned", "landmarks"):
+        del plain["cell"][name]
+    (table,) = tables(parsed(cell(), plain, cell(model="gru", dropout=0.3, suffix="-dropout0.3")))
+    assert [describe(differs) for _, differs in table.rivals] == ["the table's own", "dropout 0.3"]
+    assert table.trained() == [("co-fixed-single", 1)]
 
 
 def test_the_ridge_of_another_inverse_is_no_setting():

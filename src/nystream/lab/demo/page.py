@@ -23,7 +23,8 @@ from nystream.lab.reproduce.report.document import (
     Section,
     Sources,
 )
-from nystream.lab.reproduce.report.plots import GREY, INK, PAGE, Plot, drawn
+from nystream.lab.reproduce.report.plots import Plot, drawn
+from nystream.lab.reproduce.report.style import GREY, INK, PAGE
 from nystream.plotting import BLUE, RED
 from nystream.provenance import hardware
 

@@ -31,7 +31,9 @@ CONTINUAL = tuple(TWINS.values())
 
 # Fields that came later. They are left out of a cell's dictionary at their defaults, so that older records and work
 # folders still belong to the same cells.
-LATER: dict[str, Any] = {"decay": False, "at_once": False, "windows": None, "dropout": None}
+LATER: dict[str, Any] = {
+    "decay": False, "at_once": False, "transferred": False, "windows": None, "dropout": None,
+}  # fmt: skip
 
 
 class InapplicableError(ValueError):
@@ -63,7 +65,9 @@ class Cell:
         tokens: "paper", or "lags" for the richer tokens of electricity.
         stack: For several blocks: "paper" gives the output of the window model; in "deep", every block streams.
         decay: Whether recent tokens weigh more, as in `AttentionConfig`. These models have no positions.
-        at_once: Whether the landmarks of all blocks are fixed at once, rather than block after block.
+        at_once: Whether the landmarks of all blocks are fixed at once, after a first phase with full attention that
+            takes a quarter of the epochs, rather than block after block and late, as in the paper.
+        transferred: With `at_once`, whether each block's attention first learns to give what full attention gave.
         windows: One window per block of a deep stack; `window` is the largest of them.
         dropout: Dropout; None for that of the task.
     """
@@ -85,6 +89,7 @@ class Cell:
     stack: Literal["paper", "deep"] = "paper"
     decay: bool = False
     at_once: bool = False
+    transferred: bool = False
     windows: tuple[int, ...] | None = None
     dropout: float | None = None
 
@@ -123,12 +128,15 @@ class Cell:
         one_of("stack", self.stack, ("paper", "deep"))
         boolean("decay", self.decay)
         boolean("at_once", self.at_once)
+        boolean("transferred", self.transferred)
         if self.stack == "deep" and not (self.layers > 1 and self.model in CONTINUAL):
             raise InapplicableError("stack='deep' is for continual models of several blocks", self)
         if self.decay and not (self.model in CONTINUAL and (self.layers == 1 or self.stack == "deep")):
             raise InapplicableError("decay is for continual models of one block, or of several with stack='deep'", self)
-        if self.at_once and not (self.layers > 1 and self.fixed):
-            raise InapplicableError("at_once is for fixed landmarks in several blocks", self)
+        if self.at_once and not (self.fixed and (self.layers == 1 or self.stack == "deep")):
+            raise InapplicableError("at_once is for fixed landmarks in one block or a deep stack", self)
+        if self.transferred and not self.at_once:
+            raise ValueError("transferred=True is for at_once=True")
         if self.windows is None:
             return
         object.__setattr__(self, "windows", tuple(self.windows))
@@ -172,9 +180,13 @@ class Cell:
     @property
     def phase_one(self) -> Cell:
         """The cell whose training is the first phase of this one, with the inverse of the paper."""
-        model = variants.continual_form(self.twin.model) if self.fixed else self.twin.model
-        paper: dict[str, Any] = {"pinv": "newton", "pinv_ridge": RIDGE, "method": "qk", "learned": False}
-        return dataclasses.replace(self, model=model, at_once=False, **paper)
+        changes: dict[str, Any] = {"pinv": "newton", "pinv_ridge": RIDGE, "method": "qk", "learned": False}
+        changes |= {"model": self.twin.model, "at_once": False, "transferred": False}
+        if self.at_once:
+            changes |= {"model": "co-full-single", "landmarks": None}
+        elif self.fixed:
+            changes["model"] = variants.continual_form(self.twin.model)
+        return dataclasses.replace(self, **changes)
 
     def named(self, usual: Cell) -> str:
         """A name for files: the model, and what differs from the `usual` cell of the same model and depth."""
@@ -192,6 +204,7 @@ class Cell:
             parts.append(f"by-{self.method}")
         parts += [name for name in ("learned", "distilled") if getattr(self, name)]
         parts += ["deep"] * (self.stack == "deep") + ["decay"] * self.decay + ["at-once"] * self.at_once
+        parts += ["transferred"] * self.transferred
         parts += [] if self.dropout is None else [f"dropout{_short(self.dropout)}"]
         parts += [value for value in (self.protocol, self.tokens) if value not in (usual.protocol, usual.tokens)]
         return "-".join(parts)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from nystream.lab.reproduce.cells import MODELS as MODELS
 
+# Recurrent networks that are compared with the paper's models; the paper has none.
+RIVALS: Mapping[str, str] = {"gru": "GRU", "lstm": "LSTM"}
+
 
 class Metric(NamedTuple):
     """How a score is written: `scale` times the stored value, with `digits` decimals."""

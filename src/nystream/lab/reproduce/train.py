@@ -25,7 +25,7 @@ from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.problems import CellRun, problem
 from nystream.lab.rivals import RecurrentConfig, RecurrentModel
 from nystream.models import StreamModel
-from nystream.train import Distillation, TrainConfig, distilled, evaluate, fit
+from nystream.train import Distillation, TrainConfig, distilled, evaluate, fit, transfer_attention
 from nystream.train.data import Data
 from nystream.train.log import METRICS
 from nystream.train.many import each_model
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nystream.lab.reproduce.job import Job
 
 DONE = "done.json"
+EARLY_TOKENS = 10_000  # clustered for landmarks that are fixed early and trained from there
 STUDENT = 10**6  # added to the seed of a model with full attention that learns from another one
 
 Model = StreamModel | RecurrentModel
@@ -64,11 +65,12 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
         valid=[run.valid for run in runs],
         task=task,
         landmark_fit=LandmarkFit(
-            job.problem.landmark_tokens,
+            EARLY_TOKENS if cell.at_once else job.problem.landmark_tokens,
             cell.method,
             cell.learned,
             cell.pinv,  # type: ignore[arg-type]
             cell.pinv_ridge,
+            cell.landmarks if cell.at_once else None,
         ),
         seeds=[_seed(cell, run) for run in runs],
         tensorboard=False,
@@ -83,6 +85,8 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
 
     def second(folder: Path) -> list[Any]:
         models = [model.to(job.device) for model in trained.models]
+        if cell.transferred:
+            return _transferred(models, dataclasses.replace(training, folder=folder), phases)
         return dataclasses.replace(training, folder=folder).run(models, phases[1:])
 
     phases = cell_phases(_with_updates(job, runs), cell)
@@ -91,6 +95,30 @@ def train(job: Job, runs: Sequence[CellRun]) -> Trained:
         trained = _trained_once(job, cell.twin, phases, runs, second, trained.seconds)
     models = trained.models if cell.twin == cell else [one.convert(variant=cell.model) for one in trained.models]
     return trained._replace(models=[model.to(job.device).eval() for model in models])
+
+
+def _transferred(models: list[StreamModel], training: Training, phases: Sequence[Phase]) -> list[StreamModel]:
+    """Models with fixed landmarks: the second phase transfers each block's attention, the third trains the whole."""
+    fit = training.landmark_fit
+    transfers = transfer_attention(
+        models,
+        training.train,
+        training.valid,
+        landmarks=fit.landmarks,
+        config=phases[1].config,
+        fine_tune=phases[2].config,
+        task=training.task,
+        learn_landmarks=fit.learn_landmarks,
+        seeds=training.seeds,
+        tokens=fit.tokens,
+        method=fit.method,
+        pinv=fit.pinv,
+        pinv_ridge=fit.pinv_ridge,
+        folder=training.folder,
+        tensorboard=training.tensorboard,
+        progress=training.progress,
+    )
+    return [transfer.model for transfer in transfers]
 
 
 def _fit_each(
@@ -122,7 +150,12 @@ def cell_phases(config: TrainConfig, cell: Cell) -> list[Phase]:
     """The phases of a cell's training, with the epochs of `config` in total."""
     if not cell.fixed:
         return [phase_one(config)]
-    return divide(config, cell.layers, **({"at_once": True} if cell.at_once else {}))
+    phases = divide(config, cell.layers, at_once=cell.at_once)
+    if cell.transferred:  # it takes as many epochs as phase one, off those of the fine-tuning
+        first, tuning = phases
+        left = tuning.config.epochs - first.config.epochs
+        return [first, Phase("transfer", first.config), Phase("tuning", dataclasses.replace(first.config, epochs=left))]
+    return phases
 
 
 def model_config(cell: Cell, input_dim: int) -> ModelConfig | RecurrentConfig:

@@ -138,6 +138,15 @@ class RecurrentModel(nn.Module):
         y = self._head(y)
         return (y if lengths is None else keep_first(y, lengths)), new
 
+    def outputs(
+        self, x: Tensor, state: RecurrentState, *, lengths: Tensor | None = None, offset: int | Tensor = 0
+    ) -> Tensor:
+        """Return the outputs of `steps` without the new state, which is faster if rows have different lengths."""
+        self._check(x, lengths)
+        states.check(state, self.init_state(1), x.shape[0], type(self).__name__)
+        y = self._head(self._run(x if lengths is None else keep_first(x, lengths), state, None)[0])
+        return y if lengths is None else keep_first(y, lengths)
+
     def advance(
         self, x: Tensor, state: RecurrentState, *, lengths: Tensor | None = None, offset: int | Tensor = 0
     ) -> RecurrentState:

@@ -130,11 +130,39 @@ def steps(
 ) -> tuple[Tensor, ContState]:
     key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
     landmarks = bank(q, k, state, cfg, when)
-    out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when, decay).transpose(1, 2).to(v.dtype)
-    filling = when.end < cfg.window
+    out = _outputs(q, key, value, landmarks, cfg, when, decay)
+    return out, roll_on(key, value, landmarks, state, cfg, when, decay)
+
+
+def outputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: ContState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
+) -> Tensor:
+    """The outputs of `steps` alone."""
+    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    return _outputs(q, key, value, bank(q, k, state, cfg, when), cfg, when, decay)
+
+
+def _outputs(
+    q: Tensor,
+    key: Tensor,
+    value: Tensor,
+    landmarks: Bank,
+    cfg: AttentionConfig,
+    when: Timeline,
+    decay: Tensor | None,
+) -> Tensor:
+    out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when, decay).transpose(1, 2)
+    out, filling = out.to(value.dtype), when.end < cfg.window
     if bool(filling.any()):
         out = torch.where(filling[:, None, :, None], banded(q, key, value, cfg, when, decay), out)
-    return out, roll_on(key, value, landmarks, state, cfg, when, decay)
+    return out
 
 
 def bank(q: Tensor, k: Tensor, state: ContState, cfg: AttentionConfig, when: Timeline) -> Bank:

@@ -65,7 +65,7 @@ def steps(
 ) -> tuple[Tensor, FixedRetroState]:
     assert fixed is not None
     old = FixedState(*state[:5])
-    base = co_fixed_single.roll_on(*co_fixed_single.extended(k, v, old, cfg, fixed), old, cfg, when)
+    base = co_fixed_single.roll_on(*co_fixed_single.extended_axis(k, v, old, cfg, fixed), old, cfg, when)
     row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)
     ext = torch.cat([ring.unroll(state.ring_weight, state.time), row], 1)
     ring_weight = ring.roll_on(state.ring_weight, ext, when.lengths, when.after)

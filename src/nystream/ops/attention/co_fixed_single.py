@@ -95,10 +95,37 @@ def steps(
     decay: Tensor | None = None,
 ) -> tuple[Tensor, FixedState]:
     assert fixed is not None
-    logit, value = extended(k, v, state, cfg, fixed)
+    extended = extended_axis(k, v, state, cfg, fixed)
+    return _outputs(q, *extended, cfg, fixed, when, decay), roll_on(*extended, state, cfg, when, decay)
+
+
+def outputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: FixedState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
+) -> Tensor:
+    """The outputs of `steps` alone."""
+    assert fixed is not None
+    return _outputs(q, *extended_axis(k, v, state, cfg, fixed), cfg, fixed, when, decay)
+
+
+def _outputs(
+    q: Tensor,
+    logit: Tensor,
+    value: Tensor,
+    cfg: AttentionConfig,
+    fixed: Fixed,
+    when: Timeline,
+    decay: Tensor | None,
+) -> Tensor:
     row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
     out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when, decay)
-    return out.transpose(1, 2).to(v.dtype), roll_on(logit, value, state, cfg, when, decay)
+    return out.transpose(1, 2).to(value.dtype)
 
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
@@ -106,7 +133,7 @@ def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
     return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
 
 
-def extended(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, Tensor]:
+def extended_axis(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, Tensor]:
     """Logits and values on the extended axis: the rings, then the piece."""
     logit = torch.cat([ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg)], 1)
     return logit, extend(state.ring_value, state.time, v)

@@ -82,3 +82,18 @@ def steps(
         for leaf, ext in ((state.ring_key, key), (state.ring_value, value))
     )
     return out, KeyValueState(when.after, *rings)
+
+
+def outputs(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    state: KeyValueState,
+    cfg: AttentionConfig,
+    fixed: Fixed | None,
+    when: Timeline,
+    decay: Tensor | None = None,
+) -> Tensor:
+    """The outputs of `steps` alone."""
+    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    return banded(q, key, value, cfg, when, decay)

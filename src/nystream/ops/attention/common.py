@@ -155,7 +155,8 @@ def banded(
         seen = seen[:, :, None]
         if decay is not None:
             age = end[:, some] - places[some, None]  # [B, ., block, n + block]
-            seen = decayed(decay[:, None, None] * age[:, :, None], seen, q.dtype)
+            rates = decay if decay.dim() == 2 else decay[None]  # [1 or B, H]
+            seen = decayed(rates[:, None, :, None, None] * age[:, :, None], seen, q.dtype)
         # Four dimensions: with five, torch uses a slow path, and torch.compile gives wrong results.
         flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen))
         out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)

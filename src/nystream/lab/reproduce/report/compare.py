@@ -13,7 +13,9 @@ from typing import NamedTuple
 from nystream import extras
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.cells import TWINS
-from nystream.lab.reproduce.report.grouping import GroupTable, describe
+from nystream.lab.reproduce.report import stacks
+from nystream.lab.reproduce.report.choice import independent
+from nystream.lab.reproduce.report.grouping import Build, GroupTable, build, describe
 from nystream.lab.reproduce.report.records import Record, RunKey
 
 CONFIDENCE = 0.95
@@ -60,7 +62,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A difference between two records; `part` is "models", "baseline", "setting" or "landmarks".
+    """A difference between two records; `part` is "models", "baseline", "stacks", "setting" or "landmarks".
 
     The last two compare a cell with the one in the table's own setting. Comparisons of one `kind` are listed together.
     """
@@ -100,23 +102,19 @@ def difference(first: Record, second: Record, metric: str = "", part: str = "met
     if ours is None or others is None:
         return None
     theirs = dict(zip(second.runs, others.values, strict=True))
-    by_split: dict[int | None, list[float]] = {}
+    by_run: dict[RunKey, float] = {}
     same = True
     for run, value in zip(first.runs, ours.values, strict=True):
         other = theirs.get(run, theirs.get(RunKey(run.split, None)))
         if other is not None:
-            by_split.setdefault(run.split, []).append(value - other)
+            by_run[run] = value - other
             same = same and abs(value - other) <= ROUNDING * abs(other)
-    runs = sum(map(len, by_split.values()))
-    if not runs:
+    if not by_run:
         return None
-    if len(by_split) > 1:
-        over, values = "splits", [fmean(differences) for differences in by_split.values()]
-    else:
-        over, values = "seeds", next(iter(by_split.values()))
+    over, values = independent(list(by_run), list(by_run.values()))
     mean, half = fmean(values), half_width(values)
     low, high = (None, None) if half is None else (mean - half, mean + half)
-    return Difference(mean, low, high, len(values), over, runs, same)
+    return Difference(mean, low, high, len(values), over, len(by_run), same)
 
 
 def half_width(values: list[float]) -> float | None:
@@ -138,36 +136,78 @@ def comparisons(table: GroupTable) -> list[Comparison]:
 
 
 def headline(items: Sequence[Comparison]) -> list[Comparison]:
-    """CoNy-Fix and CoNy-Cont, also distilled, against Co, at every depth."""
-    return [item for item in items if item.part == "models" and (item.first.model, item.second.model) in HEADLINE]
+    """CoNy-Fix and CoNy-Cont, also distilled, against Co with one block and in the paper's stack, at every depth.
+
+    Where there are deep stacks or rivals, which the paper does not have, the chosen model against the others too.
+    """
+    main = [
+        item
+        for item in items
+        if item.part == "models"
+        and (item.first.model, item.second.model) in HEADLINE
+        and not stacks.beyond_paper(item.first)
+    ]
+    chosen = [item for item in items if item.part == "stacks"]
+    beyond = any(stacks.beyond_paper(record) for item in chosen for record in (item.first, item.second))
+    return main + chosen if beyond else main
 
 
-def _pairs(table: GroupTable) -> Iterator[tuple[str, str, str, Record, Record]]:
-    for kind, pairs in PAIRS.items():
-        for layers in table.depths:
-            for pair in pairs:
-                first, second = (table.cells.get((model, layers)) for model in pair)
-                if first is not None and second is not None:
-                    label = f"{first.label} − {second.label}, {blocks(layers)}"
-                    yield "models", kind, label, first, second
-                distilled = table.distilled(pair[0], layers)
-                if pair in HEADLINE and distilled is not None and second is not None:
-                    label = f"{distilled.label}, distilled − {second.label}, {blocks(layers)}"
-                    yield "models", kind, label, distilled, second
-    for (model, layers), record in table.cells.items():
-        if layers > 1 and (model, 1) in table.cells:
-            yield "models", DEPTH, f"{record.label}, {blocks(layers)} − 1", record, table.cells[model, 1]
+def blocks(layers: int) -> str:
+    return "1 block" if layers == 1 else f"{layers} blocks"
+
+
+Pair = tuple[str, str, str, Record, Record]
+
+
+def _pairs(table: GroupTable) -> Iterator[Pair]:
+    yield from _model_pairs(table)
+    yield from _depth_pairs(table)
     for baseline in table.baselines[:1]:  # the best by test score, which favours the baseline
         kind = f"against the best baseline, {baseline.label}"
         for (model, layers), record in table.cells.items():
             if model in TWINS.values():
                 yield "baseline", kind, f"{record.label} − baseline, {blocks(layers)}", record, baseline
-    for record, differs in table.others:
-        own = table.cells.get((record.model, record.layers))
-        if own is not None:
-            part = "landmarks" if set(differs) == {"landmarks"} else "setting"
-            yield part, f"{record.label}, {blocks(record.layers)}", describe(differs), record, own
+    for kind, label, first, second in stacks.pairs(table):
+        yield "stacks", kind, label, first, second
+    yield from _setting_pairs(table)
 
 
-def blocks(layers: int) -> str:
-    return "1 block" if layers == 1 else f"{layers} blocks"
+def _model_pairs(table: GroupTable) -> Iterator[Pair]:
+    places = {(key.stack == "deep", key.layers, key.stack) for key in table.builds if key.stack != "rival"}
+    for kind, pairs in PAIRS.items():
+        for deep, layers, stack in sorted(places):
+            where = f"deep stack of {layers}" if deep else blocks(layers)
+            for pair in pairs:
+                keys = [Build(stack, model, layers) for model in pair]
+                first, second = map(table.own, keys)
+                if first is not None and second is not None:
+                    yield "models", kind, f"{first.label} − {second.label}, {where}", first, second
+                distilled = table.own(keys[0], {"distilled": True})
+                if pair in HEADLINE and distilled is not None and second is not None:
+                    yield "models", kind, f"{distilled.label}, distilled − {second.label}, {where}", distilled, second
+
+
+def _depth_pairs(table: GroupTable) -> Iterator[Pair]:
+    for (model, layers), record in table.cells.items():
+        if layers > 1 and (model, 1) in table.cells:
+            yield "models", DEPTH, f"{record.label}, {blocks(layers)} − 1", record, table.cells[model, 1]
+    deep = [(key, own) for key in table.builds if key.stack == "deep" and (own := table.own(key)) is not None]
+    for key, record in deep:
+        if (key.model, 1) in table.cells:
+            label = f"{record.label}, deep stack of {key.layers} − 1 block"
+            yield "models", "deep stack against one block", label, record, table.cells[key.model, 1]
+    for key, record in deep:
+        if (key.model, key.layers) in table.cells:
+            label = f"{record.label}, deep − paper stack of {key.layers}"
+            yield "models", "deep stack against the paper's", label, record, table.cells[key.model, key.layers]
+
+
+def _setting_pairs(table: GroupTable) -> Iterator[Pair]:
+    for record, differs in (*table.others, *table.rivals):
+        key = build(record)
+        own = table.own(key)
+        if own is not None and own is not record:
+            part = "landmarks" if set(differs) == {"landmarks"} and not record.rival else "setting"
+            kind = f"{record.label}, {blocks(record.layers)}" if key.stack in ("one", "paper") else key.label
+            words = describe({name: value for name, value in differs.items() if name != "stack"})
+            yield part, kind, words, record, own

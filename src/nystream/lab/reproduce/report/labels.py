@@ -33,11 +33,18 @@ class Label(NamedTuple):
     line: Any  # a Path from its point, if it is far away, or None
 
 
-def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]]) -> None:
+def place(
+    figure: Any,
+    axis: Any,
+    points: Sequence[tuple[float, float, str, str]],
+    strokes: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
+) -> None:
     """Write the texts of points (x, y, text, colour) beside them; a thin line leads to a label that is far away.
 
-    Call this last: anything that is added to the figure later would move the points under the labels.
+    Labels stay off the `strokes`, lines from (x, y) to (x, y), where there is room. Call this last: anything that is
+    added to the figure later would move the points under the labels.
     """
+    from matplotlib.path import Path
     from matplotlib.transforms import Bbox
 
     if not points:
@@ -49,7 +56,7 @@ def place(figure: Any, axis: Any, points: Sequence[tuple[float, float, str, str]
     at = axis.transData.transform([(x, y) for x, y, *_ in points])
     markers = [Bbox([spot, spot]).padded(MARKER * pixels) for spot in at]
     labels: list[Any] = []
-    lines: list[Any] = []
+    lines = [Path(axis.transData.transform(stroke)) for stroke in strokes]
     # Points with close neighbours first: they have the least choice.
     for i in sorted(range(len(points)), key=lambda i: sorted(((at - at[i]) ** 2).sum(1))[1:3]):
         x, y, text, colour = points[i]

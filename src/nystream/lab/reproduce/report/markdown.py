@@ -1,40 +1,22 @@
-"""A report as Markdown, and the parts of it in README.md and docs/results.md."""
+"""A report as Markdown, and the part of it in docs/results.md."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from nystream.lab.reproduce import paper
-from nystream.lab.reproduce.report import numbers
 from nystream.lab.reproduce.report.document import (
-    MISSING,
     Bullets,
     Document,
     Figure,
     Grid,
-    GridColumn,
-    GridRow,
     Paragraph,
     Part,
     Section,
     Sources,
 )
-from nystream.lab.reproduce.report.grouping import GroupTable
-from nystream.lab.reproduce.report.grouping import tables as grouped
 from nystream.lab.reproduce.report.records import Record
 from nystream.lab.reproduce.report.sections import document
-
-README_MODELS = ("co-full-single", "co-cont-single", "co-fixed-single")
-README_COLUMNS = (
-    GridColumn("task", False),
-    GridColumn("model", False),
-    GridColumn("paper"),
-    GridColumn("ours"),
-    GridColumn("µs per step"),
-    GridColumn("speed-up over Att"),
-    GridColumn("kB per stream"),
-)
 
 
 def render(document: Document, images: Mapping[str, str] | None = None) -> str:
@@ -46,34 +28,6 @@ def results_page(records: Sequence[Record], images: str | None = None, level: in
     """All tables for docs/results.md, with headings from `level` on; plots are linked as IMAGES/NAME.png."""
     report = document(records, figures=images is not None)
     return _body(report, {figure.name: f"{images}/{figure.name}.png" for figure in report.figures()}, level)
-
-
-def readme_results(records: Sequence[Record]) -> str:
-    """One short table for the README: the continual models with one block, and the best baseline of each task.
-
-    The fault-filtered split of GTZAN, stacks of two blocks and the sources of the numbers are on the results page.
-    """
-    rows: list[GridRow] = []
-    for table in grouped(records):
-        if table.group.protocol != "filtered":
-            rows += _readme_rows(table)
-    return _grid(Grid("", README_COLUMNS, tuple(rows)))
-
-
-def _readme_rows(table: GroupTable) -> Iterator[GridRow]:
-    """The rows of one task; the first one names it."""
-    group, metric = table.group, table.metric
-    name = f"{group.title}: {metric.head}"
-    for (model, layers), record in table.cells.items():
-        if model not in README_MODELS or layers != 1:
-            continue
-        # With other tokens, the experiment is not the paper's.
-        printed = None if group.extra else paper.score(group.task, model, layers)
-        score = numbers.score(record.score, metric)
-        yield GridRow((name, record.label, str(printed or MISSING), score, *numbers.step(record)))
-        name = ""
-    for baseline in table.baselines[:1]:
-        yield GridRow((name, baseline.label, "", numbers.score(baseline.score, metric), "", "", ""))
 
 
 def _body(document: Document, images: Mapping[str, str], level: int) -> str:
@@ -102,7 +56,7 @@ def _parts(parts: Sequence[Part], images: Mapping[str, str]) -> Iterator[str]:
                     yield f"*{caption}*"
             case Grid():
                 yield f"**{part.title}**"
-                yield _grid(part)
+                yield grid(part)
                 yield from part.notes
             case Sources(lines):
                 yield f"<details><summary>Where these numbers come from</summary>\n\n{_bullets(lines)}\n\n</details>"
@@ -112,12 +66,13 @@ def _bullets(items: Sequence[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
-def _grid(grid: Grid) -> str:
-    lines = [_line([column.name for column in grid.columns])]
-    lines.append(_line(["---:" if column.number else "---" for column in grid.columns]))
-    for row in grid.rows:
+def grid(part: Grid) -> str:
+    """A table, without its title and notes."""
+    lines = [_line([column.name for column in part.columns])]
+    lines.append(_line(["---:" if column.number else "---" for column in part.columns]))
+    for row in part.rows:
         cells = [f"**{row.cells[0]}**"] if row.heading else list(row.cells)
-        cells += [""] * (len(grid.columns) - len(cells))
+        cells += [""] * (len(part.columns) - len(cells))
         if row.mark:
             cells = [f"**{cell}**" if cell.startswith(row.mark) else cell for cell in cells]
         lines.append(_line(cells))

@@ -49,19 +49,27 @@ def difference(by: Difference | None, metric: Metric) -> str:
     return mean if by.low is None else f"{mean} ({interval(by, metric)})"
 
 
-def millions(count: float) -> str:
+def millions(count: float | None) -> str:
     """Three digits: 67.7, 0.0694."""
-    return _digits(count / 1e6, 3)
+    return MISSING if count is None else digits(count / 1e6, 3)
 
 
 def times(ratio: float | None) -> str:
     """×1028, ×80.3, ×1."""
-    return MISSING if ratio is None else f"×{_digits(ratio, 3)}".removesuffix(".00")
+    return MISSING if ratio is None else f"×{digits(ratio, 3)}".removesuffix(".00")
 
 
 def microseconds(step: Mapping[str, Any] | None) -> str:
     """431, 12.3."""
-    return MISSING if step is None else _digits(step["median_microseconds"], 3)
+    return MISSING if step is None else digits(step["median_microseconds"], 3)
+
+
+def kilobytes(record: Record) -> str:
+    """Memory of the stream that was timed; a rival's stream is its state."""
+    size = (record.raw["step"] or {}).get("bytes_per_stream")
+    if size is None and record.rival:
+        size = record.raw["bytes_per_stream"]
+    return MISSING if size is None else digits(size / 1e3, 3)
 
 
 def step(record: Record) -> tuple[str, str, str]:
@@ -69,12 +77,12 @@ def step(record: Record) -> tuple[str, str, str]:
     timed = record.raw["step"]
     if timed is None:
         return MISSING, MISSING, MISSING
-    return microseconds(timed), times(timed["relative"]), _digits(timed["bytes_per_stream"] / 1e3, 3)
+    return microseconds(timed), times(timed["relative"]), digits(timed["bytes_per_stream"] / 1e3, 3)
 
 
-def _digits(value: float, digits: int) -> str:
+def digits(value: float, count: int) -> str:
     """Fixed point with this many significant digits, or all digits before the point."""
     if value == 0:
         return "0"
-    places = digits - 1 - int(f"{value:e}".partition("e")[2])
+    places = count - 1 - int(f"{value:e}".partition("e")[2])
     return f"{value:,.{max(0, places)}f}"

@@ -1,8 +1,4 @@
-"""The plots of a report: score against cost, paired differences, score against the number of landmarks.
-
-Blue is for fixed landmarks and vermilion for means, as in the paper's figures: colours that colour-blind readers can
-tell apart. In greyscale, line styles differ.
-"""
+"""The plots of a report: score against cost, paired differences, score against the number of landmarks."""
 
 from __future__ import annotations
 
@@ -15,27 +11,16 @@ from typing import Any, NamedTuple
 
 from nystream import files, plotting
 from nystream.lab.reproduce import paper
-from nystream.lab.reproduce.cells import RECORDS, TWINS
-from nystream.lab.reproduce.report import compare
+from nystream.lab.reproduce.cells import TWINS
+from nystream.lab.reproduce.report import compare, stack_plot, stacks
 from nystream.lab.reproduce.report.compare import Comparison, blocks
 from nystream.lab.reproduce.report.grouping import GroupTable
 from nystream.lab.reproduce.report.labels import place
 from nystream.lab.reproduce.report.records import Record
+from nystream.lab.reproduce.report.style import COLOURS, GREY, INK, PAGE, STYLE, VARIABLES, headed
 from nystream.plotting import BLUE, RED
 
 DPI = 150  # also of the layout: the width of hinted letters depends on it, and with it the place of labels
-GREY = "#767676"
-# Placeholders of the page's own colours, which replace them in the HTML page: that may be dark.
-INK, LINE, PAGE = "#1b1f24", "#dfe2e6", "#fefefe"
-VARIABLES = {
-    INK: "currentColor",
-    LINE: "var(--line)",
-    PAGE: "var(--page)",
-    BLUE: "var(--blue)",
-    RED: "var(--red)",
-    GREY: "var(--grey)",
-}
-COLOURS = {record.name: BLUE if record.fixed else RED if record.low_rank else GREY for record in RECORDS}
 # Markers of continual models are filled, those of plain ones hollow.
 CONTINUAL = tuple(TWINS.values())
 CURVES = (
@@ -45,20 +30,6 @@ CURVES = (
     ("co-cont-single", ":", "o"),
 )
 MAX_RATIO = 3  # between the largest differences in one panel; a group that reaches further gets its own
-STYLE = plotting.STYLE | {
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.axisbelow": True,
-    "figure.facecolor": PAGE,
-    "axes.facecolor": "none",
-    "savefig.facecolor": PAGE,
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-}
-
 
 Cost = Callable[[Record], float | None]
 
@@ -90,6 +61,9 @@ def drawable(table: GroupTable) -> dict[str, Plot]:
         )
         alt = f"{metric.title} against {' and '.join(name for name, _ in panels)}"
         plots.append(Plot(f"{slug}-costs", f"{title}: {alt}", caption, partial(_costs, table, panels)))
+    if stack_plot.drawable(table):
+        alt = f"{title}: {metric.title} against µs per step of {stacks.title(table)}"
+        plots.append(Plot(f"{slug}-stacks", alt, stack_plot.caption(table), partial(stack_plot.draw, table)))
     comparisons = compare.comparisons(table)
     for name, what, parts in (
         ("differences", "paired differences", ("models", "baseline")),
@@ -196,7 +170,7 @@ def _costs(table: GroupTable, panels: Sequence[tuple[str, Cost]], figure: Any) -
         axis.grid()
         labels.append((axis, points))
     figure.axes[0].set_ylabel(f"{metric.head}, {metric.better}")
-    _title(figure, table.group.title)
+    headed(figure, table.group.title)
     for axis, points in labels:
         place(figure, axis, points)
 
@@ -241,7 +215,7 @@ def _landmarks(table: GroupTable, figure: Any) -> None:
     axes[0].set_ylabel(f"{metric.head}, {metric.better}")
     handles, labels = max((axis.get_legend_handles_labels() for axis in axes), key=lambda pair: len(pair[1]))
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=2.6)
-    _title(figure, table.group.title)
+    headed(figure, table.group.title)
 
 
 def _differences(table: GroupTable, panels: Sequence[Sequence[Comparison]], what: str, figure: Any) -> None:
@@ -263,11 +237,7 @@ def _differences(table: GroupTable, panels: Sequence[Sequence[Comparison]], what
         axis.grid(axis="x")
     left, right = ("worse", "better") if metric.higher else ("better", "worse")
     axes[-1].set_xlabel(f"← {left}     difference of {metric.title}, {metric.change}     {right} →")
-    _title(figure, f"{table.group.title}: {what}")
-
-
-def _title(figure: Any, text: str) -> None:
-    figure.suptitle(text, x=0.01, ha="left", fontsize=11, weight="bold")
+    headed(figure, f"{table.group.title}: {what}")
 
 
 def _panels(comparisons: Sequence[Comparison]) -> list[list[Comparison]]:

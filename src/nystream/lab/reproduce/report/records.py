@@ -11,23 +11,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from nystream.lab.reproduce import paper
-
-PROTOCOLS = {"splits": "", "seeds": "", "filtered": "fault-filtered split"}
-TOKENS = {"paper": "", "lags": "tokens with lags"}
-PROVENANCE: Mapping[str, Any] = {"command": str, "commit": str, "hardware": dict}
-# The fields of a record: a type, several types, or several words.
-COMMON: Mapping[str, Any] = {
-    "name": str, "metric": tuple(paper.METRICS), "metrics": dict, "runs": list, "data": dict, **PROVENANCE,
-}  # fmt: skip
-CELL: Mapping[str, Any] = {
-    "task": tuple(paper.TASKS), "model": tuple(paper.MODELS), "layers": int, "landmarks": (int, None), "window": int,
-    "embed_dim": int, "num_heads": int, "pinv": str, "pinv_ridge": float, "method": str, "learned": bool,
-    "distilled": bool, "protocol": tuple(PROTOCOLS), "tokens": tuple(TOKENS), "stack": ("paper", "deep"),
-}  # fmt: skip
-OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_paper", "relative_corrected"), float)
-STEP: Mapping[str, Any] = {
-    "median_microseconds": float, "relative": (float, None), "bytes_per_stream": int, "backend": str, **PROVENANCE,
-}  # fmt: skip
+from nystream.lab.reproduce.report.schema import PROTOCOLS, TOKENS, check, check_baseline, check_cell
 
 
 class RunKey(NamedTuple):
@@ -96,12 +80,25 @@ class Record:
 
     @property
     def landmarks(self) -> int | None:
-        return self.cell["landmarks"]
+        return self.cell.get("landmarks")
+
+    @property
+    def rival(self) -> bool:
+        """Whether it is a recurrent network."""
+        return "cell" in self.raw and self.model in paper.RIVALS
 
     @property
     def label(self) -> str:
-        """The paper's name of the model, or the name of the baseline."""
-        return self.raw["baseline"]["name"] if "baseline" in self.raw else paper.MODELS[self.model]
+        """The paper's name of the model, or the name of the rival or the baseline."""
+        if "baseline" in self.raw:
+            return self.raw["baseline"]["name"]
+        return paper.RIVALS[self.model] if self.rival else paper.MODELS[self.model]
+
+    @property
+    def microseconds(self) -> float | None:
+        """The median time of a step; None if it was not timed."""
+        step = self.raw.get("step")
+        return step["median_microseconds"] if step else None
 
     @property
     def score(self) -> ScoreSummary:
@@ -142,27 +139,11 @@ def read(folder: Path) -> list[Record]:
 def parse(raw: Mapping[str, Any], where: str) -> Record:
     """A record from the content of its file, checked; `where` names the file in errors."""
     kind = "cell" if "cell" in raw else "baseline"
-    if kind == "cell":
-        _check(raw, {"cell": dict, **COMMON, "valid": dict, "operations": dict, "training": dict}, where)
-        _check(raw, {"bytes_per_stream": (int, None), "step": (dict, None)}, where)
-        _check(raw["cell"], CELL, f"{where}: cell")
-        _check(raw["operations"], OPERATIONS, f"{where}: operations")
-        _check(raw["training"], {"epochs": int, "phases": list}, f"{where}: training")
-        for phase in raw["training"]["phases"]:
-            _check(phase, {}, f"{where}: training: a phase")
-        if raw["step"] is not None:
-            _check(raw["step"], STEP, f"{where}: step")
-    else:
-        _check(raw, {"baseline": dict, **COMMON}, where)
-        _check(
-            raw["baseline"],
-            {"task": tuple(paper.TASKS), "name": str, "protocol": tuple(PROTOCOLS)},
-            f"{where}: baseline",
-        )
+    (check_cell if kind == "cell" else check_baseline)(raw, where)
     fields = raw[kind]
     runs = []
     for run in raw["runs"]:
-        _check(run, {"split": (int, None), "seed": (int, None)}, f"{where}: runs")
+        check(run, {"split": (int, None), "seed": (int, None)}, f"{where}: runs")
         runs.append(RunKey(run["split"], run["seed"]))
     if not runs:
         raise ValueError(f"{where}: runs is empty")
@@ -181,13 +162,13 @@ def parse(raw: Mapping[str, Any], where: str) -> Record:
 def _scores(part: Mapping[str, Any], count: int, where: str) -> dict[str, ScoreSummary]:
     scores = {}
     for name, summary in part.items():
-        _check({name: summary}, {name: dict}, where)
-        _check(summary, {"mean": float, "std": (float, None), "values": list}, f"{where}: {name}")
+        check({name: summary}, {name: dict}, where)
+        check(summary, {"mean": float, "std": (float, None), "values": list}, f"{where}: {name}")
         values = summary["values"]
         if len(values) != count:
             raise ValueError(f"{where}: {name} has {len(values)} values for {count} runs")
         for value in values:
-            _check({"values": value}, {"values": float}, f"{where}: {name}")
+            check({"values": value}, {"values": float}, f"{where}: {name}")
         std = summary["std"] if count > 1 else None
         _same(f"{where}: {name}: mean", summary["mean"], fmean(values))
         if std is not None:
@@ -200,31 +181,3 @@ def _same(where: str, written: float, computed: float) -> None:
     """Raise unless a statistic in a record follows from its values."""
     if not math.isclose(written, computed, rel_tol=1e-6, abs_tol=1e-9):
         raise ValueError(f"{where} is {written!r}, but that of its values is {computed!r}")
-
-
-def _check(fields: Any, wanted: Mapping[str, Any], where: str) -> None:
-    """Raise unless every wanted field exists and is of its kind: a type, one of several types, or one of some words."""
-    if not isinstance(fields, dict):
-        raise ValueError(f"{where} must be an object, got {fields!r}")
-    for name, kind in wanted.items():
-        if name not in fields:
-            raise ValueError(f"{where} has no {name!r}")
-        value = fields[name]
-        if isinstance(kind, tuple) and isinstance(kind[0], str):
-            if value not in kind:
-                raise ValueError(f"{where}: {name} must be one of {', '.join(kind)}, got {value!r}")
-            continue
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if value is None and None in kinds:
-            continue
-        if not any(_is(value, kind) for kind in kinds if kind is not None):
-            names = " or ".join("null" if kind is None else kind.__name__ for kind in kinds)
-            raise ValueError(f"{where}: {name} must be {names}, got {value!r}")
-
-
-def _is(value: Any, kind: type) -> bool:
-    if isinstance(value, bool):
-        return kind is bool
-    if kind is float:
-        return isinstance(value, int | float) and math.isfinite(value)
-    return isinstance(value, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nystream.lab.reproduce import paper
-from nystream.lab.reproduce.report import compare, numbers, tables
+from nystream.lab.reproduce.report import compare, numbers, stack_table, stacks, tables
 from nystream.lab.reproduce.report.compare import Comparison
 from nystream.lab.reproduce.report.document import Bullets, Document, Figure, Paragraph, Part, Section, Sources
 from nystream.lab.reproduce.report.grouping import GroupTable
@@ -64,19 +64,22 @@ def sentence(item: Comparison) -> str:
     valid = ""
     if item.valid:
         valid = f"; on validation data {numbers.signed(metric.scale * item.valid.mean, metric.digits)}{metric.suffix}"
-    return f"{item.label}: {metric.title} {mean}{points}{within}, {item.verdict}{budget}{valid}"
+    label = item.label.replace(stacks.CHOSEN, item.kind, 1) if item.part == "stacks" else item.label
+    return f"{label}: {metric.title} {mean}{points}{within}, {item.verdict}{budget}{valid}"
 
 
 def _summary(groups: Sequence[GroupTable]) -> Iterator[Part]:
     yield Paragraph(INTRODUCTION)
-    main = []
+    summaries = []
     for table in groups:
         items = compare.comparisons(table)
+        main = compare.headline(items)
         baseline = [item for item in items if item.part == "baseline" and item.first.model == "co-fixed-single"]
-        if differences := compare.headline(items) + baseline:
-            main.append((table, differences))
-    if main:
-        yield tables.summary(main)
+        chosen = [item for item in main if item.part == "stacks"]
+        if differences := [item for item in main if item.part != "stacks"] + baseline + chosen:
+            summaries.append((table, differences))
+    if summaries:
+        yield tables.summary(summaries)
 
 
 def _task(task: str, groups: Sequence[GroupTable], figures: bool) -> Section:
@@ -112,6 +115,10 @@ def _parts(table: GroupTable, figures: bool) -> Iterator[Part]:
         if any(name in record.metrics for record in table.cells.values()):
             yield tables.further(table, name)
     yield from figure("costs")
+    if stacked := stack_table.grid(table):
+        yield stacked
+    yield from figure("stacks")
+    yield from differences("the chosen model minus the best of each other kind", "stacks")
     yield from differences("paired differences", "models", "baseline")
     yield from figure("differences")
     if sweep := tables.sweep(table):

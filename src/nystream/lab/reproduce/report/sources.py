@@ -19,7 +19,9 @@ def sources(records: Iterable[Record]) -> tuple[str, ...]:
         device = raw.get("training", {}).get("device")
         _count(commands, "trained" if "cell" in raw else "scored", raw, device)
         if step:
-            _count(commands, "timed", step, None)
+            # A rival is timed in another library, whose version belongs to the machine.
+            other = {step["backend"]: step["version"]} if step.get("version") else {}
+            _count(commands, "timed", {**step, "hardware": {**step["hardware"], **other}}, None)
         if data.get("file"):
             digest = str(data.get("fingerprint", ""))[:12]  # of the contents: the file's own depends on its compression
             files[f"data: `{data['file']}`, hash of its tokens and targets {digest}"] = None
@@ -43,5 +45,7 @@ def machine(hardware: Mapping[str, Any], device: str | None = None) -> str:
     cpu, cores = hardware.get("cpu", "an unknown CPU"), hardware.get("cores")
     host = f"{cores} core{'s' if cores != 1 else ''} of {cpu}" if cores else str(cpu)
     where = f"{device}, {host}" if device and device.lower() not in ("cpu", str(cpu).lower()) else host
-    software = ", ".join(f"{name} {hardware[name]}" for name in ("torch", "python") if hardware.get(name))
+    software = ", ".join(
+        f"{name} {hardware[name]}" for name in ("torch", "onnxruntime", "python") if hardware.get(name)
+    )
     return f"{where}, {software}" if software else where

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from nystream.costs import tables as printed
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import numbers
+from nystream.lab.reproduce.report.choice import best
 from nystream.lab.reproduce.report.compare import FULL, Comparison, difference
 from nystream.lab.reproduce.report.document import MISSING, Grid, GridColumn, GridRow
-from nystream.lab.reproduce.report.grouping import GroupTable, describe, ordered
+from nystream.lab.reproduce.report.grouping import OWN_WORDS, Build, GroupTable, Setting, describe, ordered
 from nystream.lab.reproduce.report.records import Record
 
 LABELS = (GridColumn("model", False), GridColumn("blocks"))
@@ -76,7 +77,13 @@ def summary(tables: Sequence[tuple[GroupTable, Sequence[Comparison]]]) -> Grid:
     for table, items in tables:
         metric = table.metric
         title = f"{table.group.title}: {metric.title}, {metric.change}, {metric.better}"
-        rows += [GridRow((title,), heading=True), *map(_difference, items)]
+        rows.append(GridRow((title,), heading=True))
+        # The chosen model is named once, above its differences.
+        named = {item.kind: item for item in reversed(items) if item.part == "stacks"}
+        for item in items:
+            if item is named.get(item.kind):
+                rows.append(GridRow((item.kind[0].upper() + item.kind[1:],), heading=True))
+            rows.append(_difference(item))
     return Grid("In short: paired differences", columns, tuple(rows))
 
 
@@ -113,20 +120,18 @@ def ablations(table: GroupTable) -> Grid | None:
     """Scores of other settings below those of the table's own, model by model; None if there are none."""
     metric = table.metric
     rows: list[GridRow] = []
-    for model, layers in table.trained():
+    for key, pairs in _by_model(table):
         settings = [
             (record, describe(differs))
-            for record, differs in table.ablations()
-            if (record.model, record.layers) == (model, layers)
+            for record, differs in pairs
+            if key.stack in ("deep", "rival") or set(differs) != {"landmarks"}
         ]
-        if not settings:
+        if all(words == OWN_WORDS for _, words in settings):
             continue
-        own = table.cells.get((model, layers))
-        if own is not None:
-            settings.insert(0, (own, "the table's own"))
         chosen = best([record for record, _ in settings], metric.higher) if len(settings) > 1 else None
         for place, (record, words) in enumerate(settings):
-            names = (paper.MODELS[model], str(layers)) if place == 0 else ("", "")
+            label = f"{record.label}, deep stack" if key.stack == "deep" else record.label
+            names = (label, str(key.layers)) if place == 0 else ("", "")
             scores = (numbers.score(record.valid[record.metric], metric), numbers.score(record.score, metric))
             mark = "chosen" if record is chosen else ""
             rows.append(GridRow((*names, words, *scores, mark), mark=mark, starts=place == 0 and bool(rows)))
@@ -143,10 +148,11 @@ def ablations(table: GroupTable) -> Grid | None:
     return Grid(f"{table.group.title}: other settings", columns, tuple(rows), (note,))
 
 
-def best(records: Sequence[Record], higher: bool) -> Record:
-    """The record with the best validation score; the first of several."""
-    sign = 1 if higher else -1
-    return max(records, key=lambda record: sign * record.valid[record.metric].mean)
+def _by_model(table: GroupTable) -> Iterator[tuple[Build, list[tuple[Record, Setting]]]]:
+    """The records of every build, those of one model after each other; rivals last."""
+    models = [*paper.MODELS, *paper.RIVALS]
+    for key in sorted(table.builds, key=lambda key: (models.index(key.model), key.layers, key.stack == "deep")):
+        yield key, table.builds[key]
 
 
 def _model_row(model: str, layers: int, *cells: str) -> GridRow:
