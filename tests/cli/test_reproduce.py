@@ -193,7 +193,7 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--models", "att,co", "--pinv", "exact"], "no cell is left"),
         (["--models", "att,gru", "--learned"], "left: att, gru (pinv, method and learned are for fixed landmarks)"),
         (["--layers", "1", "--stack", "deep"], "layers='1': no cell is left: att, co"),
-        (["--layers", "1", "--at-once"], "no cell is left"),
+        (["--layers", "2", "--at-once"], "no cell is left"),
         (["--models", "att,ny", "--decay"], "no cell is left"),
         (["--windows", "4,8"], "windows='4,8' is for --stack deep, but stack is 'paper'"),
         (["--windows", "4,8", "--window", "8", "--stack", "deep"], "window=8 and windows='4,8' are both given"),

@@ -106,8 +106,8 @@ class Reproduce:
     )
     at_once: bool = option(
         False,
-        "Run only fixed landmarks, in one block or deep: train with full attention for a quarter of the epochs, then fix "
-        "the landmarks of all blocks at once.",
+        "Run only fixed landmarks, in one block or deep: train with full attention for a quarter of the epochs, then "
+        "fix the landmarks of all blocks at once.",
     )
     transferred: bool = option(
         False, "With at-once, let each block's attention first learn to give what full attention gave."
@@ -200,9 +200,8 @@ class Reproduce:
     def jobs(self, grid: Grid, show: bool | None) -> list[Job]:
         """The jobs of all cells that the options ask for."""
         task = problem(self.task)
-        changes = tuple(
-            (name, value) for name in ("epochs", "lr", "batch_size", "piece", "context") if (value := getattr(self, name))
-        )
+        own = ("epochs", "lr", "batch_size", "piece", "context")
+        changes = tuple((name, value) for name in own if (value := getattr(self, name)))
         if self.weight_decay is not None:
             changes += (("weight_decay", self.weight_decay),)
         splits, seeds = self.splits or task.laptop[0], self.seeds or task.laptop[1]

@@ -32,7 +32,7 @@ SETTINGS = [
         {"stack": "deep"},
         {"decay": True},
         {"at_once": True},
-        {"stack": "deep", "decay": True, "at_once": True, "dropout": 0.5},
+        {"stack": "deep", "decay": True, "at_once": True, "transferred": True, "dropout": 0.5},
     )
 ]
 
@@ -71,8 +71,9 @@ def cells(draw, task="gtzan"):
         changes["stack"] = draw(st.sampled_from(["paper", "deep"]))
     if model in TWINS.values() and (layers == 1 or changes["stack"] == "deep"):
         changes["decay"] = draw(st.booleans())
-    if model in FIXED and layers > 1:
+    if model in FIXED and (layers == 1 or changes.get("stack") == "deep"):
         changes["at_once"] = draw(st.booleans())
+        changes["transferred"] = changes["at_once"] and draw(st.booleans())
     if changes.get("stack") == "deep" and draw(st.booleans()):
         changes["windows"] = draw(st.permutations([64, 65, 120][:layers]))
         changes["window"] = max(changes["windows"])
@@ -96,7 +97,7 @@ def test_what_a_cell_shares_with_others(one):
     assert one.twin.phase_one == one.phase_one
     assert one.phase_one.phase_one == one.phase_one
     assert not one.phase_one.fixed
-    assert one.phase_one.landmarks == one.landmarks
+    assert one.phase_one.landmarks == (None if one.at_once else one.landmarks)
     assert (one.phase_one == one.twin) == (not one.fixed)
     teacher = one.teacher
     assert (teacher.model, teacher.landmarks, teacher.distilled) == ("co-full-single", None, False)
@@ -106,6 +107,7 @@ def test_what_a_cell_shares_with_others(one):
     assert one.twin.layers == one.phase_one.layers == one.layers
     assert teacher.layers == (1 if one.model in RIVALS else one.layers)
     assert not one.phase_one.at_once
+    assert not one.phase_one.transferred
 
 
 @pytest.mark.parametrize(
@@ -135,8 +137,12 @@ def test_what_a_cell_shares_with_others(one):
         ({"model": "gru", "landmarks": None, "decay": True}, "decay is for continual models of one block"),
         ({"model": "nystrom", "decay": True}, "decay is for continual models"),
         ({"layers": 2, "decay": True}, "or of several with stack='deep', not for 2 blocks"),
-        ({"at_once": True}, "at_once is for fixed landmarks in several blocks, not for 1 block"),
-        ({"model": "co-cont-single", "layers": 2, "at_once": True}, "at_once is for fixed landmarks"),
+        (
+            {"layers": 2, "at_once": True},
+            "at_once is for fixed landmarks in one block or a deep stack, not for 2 blocks",
+        ),
+        ({"model": "co-cont-single", "at_once": True}, "at_once is for fixed landmarks"),
+        ({"transferred": True}, "transferred=True is for at_once=True"),
         ({"layers": 2, "windows": (60, 120)}, "is for stack='deep', but stack is 'paper'"),
         ({"layers": 3, "stack": "deep", "windows": (60, 120)}, "is for 2 blocks, not for 3 blocks"),
         ({"layers": 2, "stack": "deep", "windows": (60, 100)}, "window=120 must be the largest"),
@@ -176,7 +182,7 @@ def test_settings_go_to_the_models_that_have_them():
     (left_out,) = deep.left_out.values()
     assert len(left_out) == len(set(left_out)) == 2 * len(models) - 3
     at_once = ran((1, 2), at_once=True)
-    assert {(one.model, one.layers) for one in at_once.cells} == {(model, 2) for model in FIXED}
+    assert {(one.model, one.layers) for one in at_once.cells} == {(model, 1) for model in FIXED}
     both = grid(usual, ["full", "co-fixed-single"], (1,), (16,), [{}, {"pinv": "exact"}])
     assert len(both.cells) == 3
     assert both.left_out == {}  # each model has a cell

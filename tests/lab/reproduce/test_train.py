@@ -178,6 +178,16 @@ def test_decay_and_windows_of_a_deep_stack(job, trained, model, changes):
     assert torch.isfinite(torch.tensor(score(plan, found.models, runs, "test")[0]["loss"]))
 
 
+@pytest.mark.parametrize(("transferred", "epochs"), [(False, [2, 6]), (True, [2, 2, 4])])
+def test_landmarks_of_all_blocks_at_once(job, trained, transferred, epochs):
+    """After a phase of full attention, whose models a cell of full attention with as few epochs would share."""
+    one = job("co-fixed-single", 2, seeds=1, stack="deep", at_once=True, transferred=transferred)
+    found, plan, _ = trained(one)
+    assert [phase.epochs for phase in found.phases] == epochs
+    assert all(block.fixed and block.m == 2 for block in found.models[0].config.blocks)
+    assert folders(plan) == [f"gtzan-2-co-fixed-deep-at-once{'-transferred' * transferred}", "gtzan-2-co-full-deep"]
+
+
 def test_positions_of_several_windows_are_those_of_the_largest(cell):
     pyramid = cell("co-full-single", 2, stack="deep", windows=(4, 8))
     assert training.model_config(pyramid, 4).num_positions == 8
