@@ -201,7 +201,9 @@ class Reproduce:
         """The jobs of all cells that the options ask for."""
         task = problem(self.task)
         changes = tuple(
-            (name, value) for name in ("epochs", "lr", "batch_size", "piece", "context") if (value := getattr(self, name))
+            (name, value)
+            for name in ("epochs", "lr", "batch_size", "piece", "context")
+            if (value := getattr(self, name))
         )
         if self.weight_decay is not None:
             changes += (("weight_decay", self.weight_decay),)
