@@ -106,8 +106,8 @@ class Reproduce:
     )
     at_once: bool = option(
         False,
-        "Run only fixed landmarks, in one block or deep: train with full attention for a quarter of the epochs, then fix "
-        "the landmarks of all blocks at once.",
+        "Run only fixed landmarks, in one block or deep: train with full attention for a quarter of the epochs, then "
+        "fix the landmarks of all blocks at once.",
     )
     transferred: bool = option(
         False, "With at-once, let each block's attention first learn to give what full attention gave."
