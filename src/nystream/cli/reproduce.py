@@ -200,8 +200,11 @@ class Reproduce:
     def jobs(self, grid: Grid, show: bool | None) -> list[Job]:
         """The jobs of all cells that the options ask for."""
         task = problem(self.task)
-        own = ("epochs", "lr", "batch_size", "piece", "context")
-        changes = tuple((name, value) for name in own if (value := getattr(self, name)))
+        changes = tuple(
+            (name, value)
+            for name in ("epochs", "lr", "batch_size", "piece", "context")
+            if (value := getattr(self, name))
+        )
         if self.weight_decay is not None:
             changes += (("weight_decay", self.weight_decay),)
         splits, seeds = self.splits or task.laptop[0], self.seeds or task.laptop[1]

@@ -108,8 +108,7 @@ class StreamEncoder(nn.Module):
         if self.config.stack == "deep" and (len(self.blocks) > 1 or x.shape[1] > self.config.window):
             if lengths is not None:
                 raise ValueError("lengths= is not supported by forward() of stack='deep'; use steps(lengths=)")
-            y, _ = self._cascade(x, self.init_state(x.shape[0]), None, None)
-            return self.norm(y[:, -self.config.update_size :])
+            return self.outputs(x, self.init_state(x.shape[0]))[:, -self.config.update_size :]
         checks.window(x, self.config.blocks[0], lengths)
         missing = self.config.window - x.shape[1]
         if lengths is not None:

@@ -17,13 +17,14 @@ from torch.autograd.function import once_differentiable
 from nystream.config import AttentionConfig
 from nystream.ops.attention.common import Fixed
 from nystream.ops.timeline import Timeline
+from nystream.ops.tracing import transforming
 
 Batched = Callable[..., Tensor]  # tensors with the batch first, or None -> a tensor with the batch first
 
 
 def fold(function: Batched, *tensors: Tensor | None) -> Tensor:
     """`function(*tensors)`; inside `torch.func` transforms, with all mapped dimensions folded into the batch."""
-    if torch._C._functorch.peek_interpreter_stack() is None:
+    if not transforming():
         return function(*tensors)
     out: Tensor = _Folded.apply(function, *tensors)  # type: ignore[no-untyped-call]
     return out
@@ -41,7 +42,7 @@ def fold_outputs(
     decay: Tensor | None,
 ) -> Tensor:
     """`outputs` of a variant over a piece, folded; landmarks and rates, which rows share, are given to each row."""
-    if torch._C._functorch.peek_interpreter_stack() is None:
+    if not transforming():
         return outputs(q, k, v, state, cfg, fixed, when, **({} if decay is None else {"decay": decay}))
     rows = q.shape[0]
     landmarks = [x.expand(rows, *x.shape) for x in fixed or ()]

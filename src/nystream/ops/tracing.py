@@ -10,6 +10,11 @@ def tracing() -> bool:
 
     Code that branches to save work then takes the path that is correct for all values.
     """
-    if torch.compiler.is_compiling() or torch._C._is_tracing():
-        return True
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or transforming()
+
+
+def transforming() -> bool:
+    """True while a `torch.func` transform, such as vmap, runs."""
+    if torch.compiler.is_compiling():  # which cannot trace the question
+        return False
     return torch._C._functorch.peek_interpreter_stack() is not None
