@@ -79,14 +79,14 @@ def test_landmarks_stay_or_are_learned(tiny, windows, monkeypatch):
     import nystream.train.recipe as module
 
     found = []
-    fit = module.fit_landmarks
+    fit = module.fit_landmarks_together
 
-    def remembered(model, *args, **options):
-        report = fit(model, *args, **options)
-        found.append(model.encoder.blocks[report.layer].attention.q_tilde.detach().clone())
-        return report
+    def remembered(models, *args, **options):
+        reports = fit(models, *args, **options)
+        found.append(models[0].encoder.blocks[reports[0].layer].attention.q_tilde.detach().clone())
+        return reports
 
-    monkeypatch.setattr(module, "fit_landmarks", remembered)
+    monkeypatch.setattr(module, "fit_landmarks_together", remembered)
     for learn in (False, True):
         found.clear()
         new = train_two_phase(
@@ -122,17 +122,17 @@ def test_it_goes_on_where_it_was(tiny, windows, tmp_path, monkeypatch):
 
     options = {"task": Classification(), "config": CONFIG, "tensorboard": False}
     whole = train_two_phase(tiny("co-cont-single", layers=2), windows(64), windows(24, 1), **options)
-    fit = module.fit_landmarks
+    fit = module.fit_landmarks_together
 
     def dies(model, batches, tokens, layer, *args, **rest):
         if layer == 1:
             raise KeyboardInterrupt
         return fit(model, batches, tokens, layer, *args, **rest)
 
-    monkeypatch.setattr(module, "fit_landmarks", dies)
+    monkeypatch.setattr(module, "fit_landmarks_together", dies)
     with pytest.raises(KeyboardInterrupt):
         train_two_phase(tiny("co-cont-single", layers=2), windows(64), windows(24, 1), folder=tmp_path, **options)
-    monkeypatch.setattr(module, "fit_landmarks", fit)
+    monkeypatch.setattr(module, "fit_landmarks_together", fit)
     again = train_two_phase(
         tiny("co-cont-single", seed=5, layers=2), windows(64), windows(24, 1), folder=tmp_path, **options
     )
@@ -200,9 +200,22 @@ def test_what_is_frozen_stays(tiny, windows):
     assert not fixed.input_proj.weight.requires_grad
 
 
-def test_only_continual_landmarks_can_become_fixed(tiny, windows):
-    with pytest.raises(ValueError, match="'co-full-single', but phase one trains continual landmarks"):
-        train_two_phase(tiny("co-full-single"), windows(20), task=Classification())
+def test_full_attention_gets_as_many_landmarks_as_are_asked_for(tiny, windows):
+    options = {"task": Classification(), "config": TrainConfig(epochs=1)}
+    fixed = train_two_phase(tiny("co-full-single", layers=2), windows(20), landmarks=2, at_once=True, **options)
+    assert [cfg.landmarks for cfg in fixed.config.blocks] == [2, 2]
+    assert all(cfg.fixed for cfg in fixed.config.blocks)
+    with pytest.raises(ValueError, match="landmarks=None, but the model has 'co-full-single', which has none"):
+        train_two_phase(tiny("co-full-single", landmarks=None), windows(20), **options)
+    with pytest.raises(ValueError, match=r"window=\d+ is less than the m=99 landmarks"):
+        train_two_phase(tiny("co-full-single"), windows(20), landmarks=99, **options)
+
+
+def test_fixed_landmarks_cannot_be_fixed_again(tiny, windows):
+    options = {"task": Classification(), "config": TrainConfig(epochs=1)}
+    fixed = train_two_phase(tiny("co-cont-single"), windows(20), **options)
+    with pytest.raises(ValueError, match="'co-fixed-single', but phase one trains continual landmarks or full"):
+        train_two_phase(fixed, windows(20), **options)
 
 
 @pytest.mark.parametrize("run", [train_two_phase, fix_landmarks])

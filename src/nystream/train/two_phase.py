@@ -27,6 +27,7 @@ def train_two_phase(
     config: TrainConfig | None = None,
     fine_tune: TrainConfig | None = None,
     seeds: Sequence[int] | None = None,
+    landmarks: int | None = None,
     tokens: int = 50_000,
     method: Literal["qk", "x"] = "qk",
     learn_landmarks: bool = False,
@@ -35,16 +36,18 @@ def train_two_phase(
     tensorboard: bool = True,
     progress: bool | None = None,
 ) -> Any:
-    """Train a model with continual landmarks, then fix them; return the new model, or models.
+    """Train a model, then give it fixed landmarks and fine-tune it; return the new model, or models.
 
     Args:
-        model: A co-cont or nystrom model; it is left with the weights of phase one. A list is trained together.
+        model: A model with continual landmarks (co-cont, nystrom) or full attention (co-full, full); it is left with
+            the weights of phase one. A list is trained together.
         train, valid: Data, as for `fit`, or as for `fit_many` if there are several models.
         task: What the model is trained for.
         config: How to train in phase one.
         fine_tune: How to fine-tune in phase two. By default, `config` with half the epochs and a third of the learning
             rate, or `config` itself with `at_once`.
         seeds: For several models, as in `fit_many`.
+        landmarks: Number of landmarks m of every block. By default, that of the model's configs.
         tokens: Number of training tokens that are sampled and clustered.
         method: How landmarks are fitted, see `fit_landmarks`.
         learn_landmarks: Train the landmarks too, starting from the cluster centres; an extension of the paper.
@@ -73,7 +76,7 @@ def train_two_phase(
         train=train,
         valid=valid,
         task=task,
-        landmark_fit=LandmarkFit(tokens, method, learn_landmarks),
+        landmark_fit=LandmarkFit(tokens, method, learn_landmarks, landmarks=landmarks),
         at_once=at_once,
         seeds=_seeds(model, config, seeds),
         folder=folder,
@@ -97,6 +100,7 @@ def fix_landmarks(
     task: Task,
     config: TrainConfig | None = None,
     seeds: Sequence[int] | None = None,
+    landmarks: int | None = None,
     tokens: int = 50_000,
     method: Literal["qk", "x"] = "qk",
     learn_landmarks: bool = False,
@@ -110,7 +114,7 @@ def fix_landmarks(
     """Phase two alone: fix the landmarks of a trained model and fine-tune it; return the new model, or models.
 
     Args:
-        model: A trained co-cont or nystrom model, or several of one config; it is not changed.
+        model: A trained model, as in `train_two_phase`, or several of one config; it is not changed.
         config: How to fine-tune.
         pinv, pinv_ridge: The inverse of Γ in blocks with fixed landmarks. By default, that of the trained model.
 
@@ -137,7 +141,7 @@ def fix_landmarks(
         train=train,
         valid=valid,
         task=task,
-        landmark_fit=LandmarkFit(tokens, method, learn_landmarks, pinv, pinv_ridge),
+        landmark_fit=LandmarkFit(tokens, method, learn_landmarks, pinv, pinv_ridge, landmarks),
         at_once=at_once,
         seeds=_seeds(model, config, seeds),
         folder=folder,
