@@ -58,7 +58,7 @@ def test_a_table_becomes_a_run(capsys, tmp_path):
     assert set(scores["test"]) == {"model", "persistence", "a day ago"}
     assert scores["test"]["model"]["mean absolute error"] > 0
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [line["phase"] for line in lines] == ["phase-1", "phase-1", "phase-2-block-0"]
+    assert [line["phase"] for line in lines] == ["phase-1", "phase-2", "phase-2"]
     config = tomllib.loads((run / "config.toml").read_text())
     assert (config["window"], config["target"]) == (8, "total")
 
@@ -82,8 +82,8 @@ def test_a_config_file_gives_the_same_run_and_options_win_over_it(capsys, tmp_pa
 @pytest.mark.parametrize(
     ("variant", "epochs", "plan", "lines"),
     [
-        ("co-fixed", 4, "4 epochs of 2 updates: 3 with continual landmarks, then 1 with fixed ones", [2] * 4),
-        ("co-fixed", 1, "2 epochs of 1 update: 1 with continual landmarks, then 1 with fixed ones", [1, 1]),
+        ("co-fixed", 4, "4 epochs of 2 updates: 1 with full attention, then 3 with fixed landmarks", [2] * 4),
+        ("co-fixed", 1, "2 epochs of 1 update: 1 with full attention, then 1 with fixed landmarks", [1, 1]),
         ("co-cont", 4, "4 epochs of 2 updates", [2] * 4),
         ("co-full", 4, "4 epochs of 2 updates", [2] * 4),
     ],
@@ -96,6 +96,27 @@ def test_every_variant_has_the_same_budget(capsys, monkeypatch, tmp_path, varian
     logged = [json.loads(line) for line in (tmp_path / "runs/data/metrics.jsonl").read_text().splitlines()]
     updates = [line["step"] // line["epoch"] for line in logged]
     assert (updates, sum(updates)) == (lines, 2 * epochs)
+
+
+def test_the_recipe_of_the_paper(capsys, tmp_path):
+    table()
+    out = trained(capsys, "data.csv", "--target", "total", "--recipe", "paper", "--decay", "no", "--epochs", "4")
+    assert "3 with continual landmarks, then 1 with fixed landmarks\n" in out
+    model = StreamModel.from_pretrained(tmp_path / "runs" / "data")
+    attention = model.config.blocks[0]
+    assert (attention.decay, attention.pinv, model.config.positions) == (False, "newton", "learned")
+
+
+def test_by_default_recent_tokens_weigh_more(capsys, tmp_path):
+    table()
+    trained(capsys, "data.csv", "--target", "total")
+    model = StreamModel.from_pretrained(tmp_path / "runs" / "data")
+    attention = model.config.blocks[0]
+    assert (attention.decay, attention.pinv, model.config.positions) == (True, "none", "none")
+    config = tomllib.loads((tmp_path / "runs" / "data" / "config.toml").read_text())
+    assert (config["decay"], config["recipe"]) == ("yes", "early")
+    trained(capsys, "data.csv", "--target", "total", "--layers", "2", "--stack", "paper", "--out", "two")
+    assert tomllib.loads((tmp_path / "two" / "config.toml").read_text())["decay"] == "no"
 
 
 def test_names_with_commas_and_other_signs(capsys, tmp_path):

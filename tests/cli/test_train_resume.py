@@ -56,19 +56,26 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 
+PAPER = ("--recipe", "paper", "--decay", "no")
+
+
 def written_by_the_last_version(run, **changes):
-    """Rewrite the config file of a run as version 0.1 wrote it: its epochs are those of the first phase."""
+    """Rewrite the config file of a run as version 0.1 wrote it: its epochs are those of the first phase.
+
+    It had neither decay nor another recipe than the paper's, so the run must be trained with `PAPER`.
+    """
     config = run / "config.toml"
     lines = config.read_text().splitlines(keepends=True)
     assert lines[1] == "# epochs are those of all phases together\n"
     fields = tomllib.loads("".join(lines)) | changes
+    assert (fields.pop("decay"), fields.pop("recipe")) == ("no", "paper")
     config.write_text(lines[0] + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
 
 
 def test_a_run_of_the_last_version_is_resumed_and_repeated(capsys, monkeypatch, tmp_path):
     table()
     arguments = ["data.csv", "--target", "total", "--out", "run"]
-    first = trained(capsys, *arguments)
+    first = trained(capsys, *arguments, *PAPER)
     written_by_the_last_version(tmp_path / "run", epochs=2)  # and one to fine-tune
     assert "run is already trained (3 epochs" in trained(capsys, *arguments)
     (tmp_path / "run" / "scores.json").unlink()
@@ -77,14 +84,14 @@ def test_a_run_of_the_last_version_is_resumed_and_repeated(capsys, monkeypatch, 
     assert main(["train", "--config", "run/config.toml", "--out", "again", "--plain"]) == 0
     one, other = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("run", "again"))
     assert all(torch.equal(x, other[name]) for name, x in one.items())
-    assert "3 epochs of 2 updates: 2 with continual landmarks, then 1 with fixed ones" in first
+    assert "3 epochs of 2 updates: 2 with continual landmarks, then 1 with fixed landmarks" in first
 
 
 @pytest.mark.parametrize(("variant", "epochs"), [("co-fixed", 18), ("co-full", 12)])
 def test_a_run_of_the_last_version_with_its_usual_epochs_is_found(capsys, tmp_path, variant, epochs):
     table()
     arguments = ["data.csv", "--target", "total", "--variant", variant]
-    trained(capsys, *arguments, "--epochs", str(epochs))
+    trained(capsys, *arguments, *PAPER, "--epochs", str(epochs))
     written_by_the_last_version(tmp_path / "runs" / "data", epochs=12, landmarks=4)
     size = SMALL[: SMALL.index("--epochs")]
     assert main(["train", *arguments, *size, "--plain"]) == 0
@@ -96,7 +103,7 @@ def test_a_run_of_the_last_version_with_its_usual_epochs_is_found(capsys, tmp_pa
 def test_the_command_that_began_a_run_of_the_last_version_is_told_how_to_resume_it(capsys, tmp_path, refused):
     table()
     arguments = ["data.csv", "--target", "total", "--out", "run"]
-    trained(capsys, *arguments)
+    trained(capsys, *arguments, *PAPER)
     written_by_the_last_version(tmp_path / "run", epochs=2)
     err = refused("train", *arguments, *SMALL, "--epochs", "2")
     assert "epochs is 3 there and 2 here" in err

@@ -17,7 +17,7 @@ from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
 from nystream.data import teaching
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, default_epochs
+from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
 from nystream.data.settings import Settings
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
@@ -39,6 +39,9 @@ LANDMARKS = 4  # default, or the window where that is shorter
 # A small source is read several times in an epoch, a large one in part.
 MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
 LANDMARK_TOKENS = 20_000
+# Landmarks that are fixed early are trained from there, so the sample need not be large. They start as pairs, and need
+# no inverse of Γ: in the results on THUMOS14, none was better than the paper's.
+EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 
 LogLine = Callable[[str], None]
@@ -85,7 +88,7 @@ def train(
     if (teacher is None) == bool(settings.teacher):
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
-    settings = dataclasses.replace(settings, epochs=settings.epochs or default_epochs(folder))
+    settings = with_defaults(settings, folder)
     with alone_in(folder):
         return _train(settings, problem, folder, log, show, teacher)
 
@@ -111,7 +114,10 @@ def _train(
     model.input_scaler.fit(parts["train"].x)
     if problem.task.scaled:
         _fit_output_scaler(model, parts["train"].y)
-    phases = divide(train_config, len(config.blocks), shorten=True) if fixed else [phase_one(train_config)]
+    early = settings.recipe == "early"
+    phases = [phase_one(train_config)]
+    if fixed:
+        phases = divide(train_config, len(config.blocks), shorten=True, at_once=early)
     data, learned_from = parts["train"], list[str | None]()
     task: Task = problem.task
     done = _log_progress(folder, phases, log)
@@ -129,7 +135,8 @@ def _train(
             train=data,
             valid=parts["valid"],
             task=task,
-            landmark_fit=LandmarkFit(LANDMARK_TOKENS),
+            landmark_fit=EARLY._replace(landmarks=settings.landmarks) if early else LandmarkFit(LANDMARK_TOKENS),
+            at_once=early,
             folder=folder / CHECKPOINTS,
             tensorboard=False,
             progress=show,
@@ -184,12 +191,17 @@ def with_landmarks(
 def model_config(settings: Settings, problem: Problem) -> ModelConfig:
     """The model of phase one; fixed landmarks come later."""
     record = variants.of_family(settings.variant)
+    decay = settings.decay == "yes"
+    if record.fixed:
+        early = settings.recipe == "early"
+        record = variants.of_family("co-full") if early else variants.get(variants.continual_form(record.name))
     attention = AttentionConfig(
-        variants.continual_form(record.name) if record.fixed else record.name,
+        record.name,
         settings.embed_dim,
         settings.num_heads,
         settings.window,
         settings.landmarks if record.low_rank else None,
+        decay=decay,
     )
     return ModelConfig(
         input_dim=problem.input_dim,
@@ -199,6 +211,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         ff_dim=2 * settings.embed_dim,
         stack=settings.stack,
         dropout=problem.dropout,
+        positions="none" if decay else "learned",
     )
 
 
@@ -236,7 +249,7 @@ def history(folder: Path) -> Iterator[dict[str, Any]]:
 def _run_phases(
     settings: Settings, common: Training, model: StreamModel, phases: Sequence[Phase], log: LogLine
 ) -> StreamModel:
-    landmarks = f", {settings.landmarks} landmarks" if model.config.blocks[0].low_rank else ""
+    landmarks = f", {settings.landmarks} landmarks" if settings.landmarks else ""
     parameters = sum(x.numel() for x in model.parameters())
     log(f"{settings.variant}, window {settings.window}{landmarks}, {parameters:,} parameters")
     (first, *second), epochs = phases, sum(phase.config.epochs for phase in phases)
@@ -247,9 +260,9 @@ def _run_phases(
     common.check([model], first.config, second[0].config)
     each = f"for each of {len(second)} blocks"
     tuned, many = second[0].config.epochs, len(second) > 1
+    kind = "continual landmarks" if model.config.blocks[0].low_rank else "full attention"
     log(
-        f"training for {plan}: {first.config.epochs} with continual landmarks, then {tuned} with fixed ones"
-        + f" {each}" * many
+        f"training for {plan}: {first.config.epochs} with {kind}, then {tuned} with fixed landmarks" + f" {each}" * many
     )
     log(f"training, phase 1 of 2: {counted(first.config.epochs, 'epoch')}")
     model = common.run(model, [first])

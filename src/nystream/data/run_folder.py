@@ -23,8 +23,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
     config = folder / CONFIG
     if config.is_file():
         defaults = {field.name: field.default for field in dataclasses.fields(Settings)}  # for fields older files lack
-        theirs, ours = defaults | read_config(config), dataclasses.asdict(settings)
-        ours["epochs"] = ours["epochs"] or default_epochs(folder)
+        theirs, ours = defaults | read_config(config), dataclasses.asdict(with_defaults(settings, folder))
         if theirs["variant"] == "co-full":
             theirs["landmarks"] = 0  # older files have a number without meaning
         different = [name for name, value in ours.items() if _as_in_file(theirs[name]) != _as_in_file(value)]
@@ -65,13 +64,18 @@ def free_folder(settings: Settings, problem: Problem, base: Path, teacher: Strea
             return folder
 
 
-def default_epochs(folder: Path) -> int:
-    """The number of epochs if none is given: that of a run of version 0.1 with its own default, or `EPOCHS`."""
+def with_defaults(settings: Settings, folder: Path) -> Settings:
+    """The settings with their epochs, decay and recipe; a run of an older version in the folder keeps its own."""
     config = folder / CONFIG
-    text = config.read_text(encoding="utf-8") if config.is_file() else ALL_PHASES
-    if ALL_PHASES in text or f"\nepochs = {OLD_EPOCHS}\n" not in text:
-        return EPOCHS
-    return int(read_config(config)["epochs"])
+    old = read_config(config) if config.is_file() else {}
+    text = config.read_text(encoding="utf-8") if old else ALL_PHASES
+    epochs = EPOCHS if ALL_PHASES in text or f"\nepochs = {OLD_EPOCHS}\n" not in text else int(old["epochs"])
+    can_decay = settings.layers == 1 or settings.stack == "deep"
+    chosen: dict[str, Any] = {"decay": "yes" if can_decay else "no", "recipe": "early"}
+    if old and "\nrecipe = " not in text:
+        chosen = {name: old[name] for name in chosen}
+    chosen |= {name: getattr(settings, name) for name in chosen if getattr(settings, name) != "auto"}
+    return dataclasses.replace(settings, epochs=settings.epochs or epochs, **chosen)
 
 
 def info_of(info: ModelInfo, folder: Path) -> ModelInfo:

@@ -85,6 +85,17 @@ class Settings:
         "How several blocks stream: deep gives each block its own window; paper gives the same output as applying the "
         "model to the window.",
     )
+    decay: Literal["auto", "yes", "no"] = option(
+        "auto",
+        "Let recent tokens weigh more, at learned rates, in place of positions; auto does, except for several blocks "
+        "with --stack paper, which cannot.",
+    )
+    recipe: Literal["auto", "early", "paper"] = option(
+        "auto",
+        "How co-fixed is trained. early (auto): with full attention for a quarter of the epochs, then the landmarks of "
+        "all blocks are fixed and trained from there. paper: with continual landmarks for 2/(L+2) of the epochs, then "
+        "1/(L+2) to fine-tune each of the L blocks after its landmarks are fixed.",
+    )
     teacher: str = option(
         "",
         "Also learn from the model of this run, such as one trained with --variant co-full on the same data; none "
@@ -94,8 +105,7 @@ class Settings:
     )
     epochs: int = option(
         0,
-        "Number of epochs of all training phases together. With co-fixed and L blocks, 2/(L+2) of them train with "
-        "continual landmarks, then 1/(L+2) fine-tune each block with fixed ones.",
+        "Number of epochs of all training phases together.",
         "E",
         "18",
     )
@@ -122,6 +132,8 @@ class Settings:
             ("task", get_args(TaskName)),
             ("variant", get_args(Variant)),
             ("stack", ("deep", "paper")),
+            ("decay", ("auto", "yes", "no")),
+            ("recipe", ("auto", "early", "paper")),
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
@@ -155,8 +167,10 @@ def read_config(path: Path) -> dict[str, Any]:
         fields = fields_of(Settings, fields, "it")
     except ValueError as error:
         raise ValueError(f"config={path} cannot be used: {error}") from error
-    if DATA in text and ALL_PHASES not in text and fields.get("variant") == "co-fixed":  # by an older version
-        fields["epochs"] += fields.get("layers", 1) * max(1, fields["epochs"] // 2)
+    if DATA in text:  # of a run, perhaps by an older version
+        fields = {"decay": "no", "recipe": "paper"} | fields
+        if ALL_PHASES not in text and fields.get("variant") == "co-fixed":
+            fields["epochs"] += fields.get("layers", 1) * max(1, fields["epochs"] // 2)
     return fields
 
 

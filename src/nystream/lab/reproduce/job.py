@@ -91,12 +91,14 @@ class Job:
         """Train and score the models; return the record."""
         if self.threads:
             torch.set_num_threads(self.threads)
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         record, runs, loaded = self.wanted(), self.runs(), self.load()
         trained = train(self, runs)
         tests, valids = (
             [loaded.scores(scores) for scores in score(self, trained.models, runs, part)] for part in ("test", "valid")
         )
-        model = trained.models[0]
+        model, on_gpu = trained.models[0], self.device.startswith("cuda")
         return record | {
             "metric": next(iter(tests[0])),
             "metrics": summaries(tests),
@@ -110,7 +112,8 @@ class Job:
                 "phases": [config.to_dict() for config in trained.phases],
                 "parameters": sum(x.numel() for x in model.parameters()),
                 "seconds": round(trained.seconds, 1),
-                "device": torch.cuda.get_device_name() if self.device.startswith("cuda") else "CPU",
+                "device": torch.cuda.get_device_name() if on_gpu else "CPU",
+                "gpu_bytes": torch.cuda.max_memory_allocated() if on_gpu else None,
             },
             **provenance.header(self.command),
         }
