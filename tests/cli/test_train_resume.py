@@ -36,11 +36,11 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(recipe, "fit_landmarks", stop)
+        patch.setattr(recipe, "fit_landmarks_together", stop)
         assert main(["train", *arguments, *SMALL]) == 130
-        said = "2 epochs of training saved in runs/data; run the same command to resume"
+        said = "1 epoch of training saved in runs/data; run the same command to resume"
         assert capsys.readouterr().err == f"nystream: stopped; {said}\n"
-    assert "resuming runs/data at epoch 3 of 3\n" in trained(capsys, *arguments)
+    assert "resuming runs/data at epoch 2 of 3\n" in trained(capsys, *arguments)
     first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("whole", "runs/data"))
     assert all(torch.equal(x, second[name]) for name, x in first.items())
     assert "phase 2 of 2" in whole
@@ -50,9 +50,9 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
 def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):
     table()
     with monkeypatch.context() as patch:
-        patch.setattr(recipe, "fit_landmarks", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
+        patch.setattr(recipe, "fit_landmarks_together", lambda *args, **options: os.kill(os.getpid(), signal.SIGTERM))
         assert main(["train", "data.csv", "--target", "total", *SMALL]) == 143
-    said = "2 epochs of training saved in runs/data; run the same command to resume"
+    said = "1 epoch of training saved in runs/data; run the same command to resume"
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 

@@ -31,6 +31,8 @@ from nystream.landmarks import kmeans
 from nystream.models import pretrained
 
 AS_IN_TABLE, FEW, CHOSEN = "as in the table", "few, for a laptop", "chosen on validation data"
+SIZES = ("window", "embed_dim", "num_heads")
+COUNTS = ("splits", "seeds", "epochs", "batch_size", "piece", "context", "threads")
 SHORT = {name.lower(): variant for variant, name in MODELS.items()}  # att, co, ny, ny-fix, cony-cont, cony-fix
 NAMES = {variant: short for short, variant in SHORT.items()} | {rival: rival for rival in RIVALS}
 
@@ -113,6 +115,8 @@ class Reproduce:
         False, "With at-once, let each block's attention first learn to give what full attention gave."
     )
     window: int = option(0, "Window length n.", "N", AS_IN_TABLE)
+    embed_dim: int = option(0, "Width d of the model.", "D", AS_IN_TABLE)
+    num_heads: int = option(0, "Number of attention heads.", "H", AS_IN_TABLE)
     protocol: str = option(
         "", "How the data are split; filtered is the fault-filtered split of GTZAN.", "NAME", AS_IN_TABLE
     )
@@ -226,7 +230,7 @@ class Reproduce:
 
     def check(self) -> None:
         """Raise if an option is out of range or cannot be used with the others; 0 means not given."""
-        for name in ("splits", "seeds", "epochs", "lr", "batch_size", "piece", "context", "window", "threads"):
+        for name in (*COUNTS, *SIZES, "lr"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
         for name in ("models", "layers", "landmarks", "pinv", "ridge", "windows"):
@@ -256,8 +260,9 @@ class Reproduce:
             if value not in known:
                 raise ValueError(f"{name}={value!r}, but {self.task} has {' and '.join(known)}")
         windows = numbers("windows", self.windows)
-        window = max(windows, default=self.window or task.window)
-        usual = task.usual(protocol=protocol, tokens=self.tokens, window=window)
+        sizes = {name: value for name in SIZES if (value := getattr(self, name))}
+        sizes |= {"window": max(windows)} if windows else {}
+        usual = task.usual(protocol=protocol, tokens=self.tokens, **sizes)
         layers = numbers("layers", self.layers) or ((len(windows),) if windows else task.depths)
         landmarks = numbers("landmarks", self.landmarks) or (task.landmarks,)
         return grid(usual, self.variants(), layers, landmarks, list(self.settings()))

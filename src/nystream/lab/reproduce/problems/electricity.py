@@ -73,7 +73,7 @@ class Electricity(PaperProblem):
         if cell.recurrent:
             return {"dropout": 0.0}
         # A final norm hides the size of the total; for a change this does not matter.
-        return {"ff_dim": 128, "dropout": 0.0, "final_norm": cell.tokens == "lags"}
+        return {"ff_dim": cell.embed_dim, "dropout": 0.0, "final_norm": cell.tokens == "lags"}
 
     def skip(self, cell: Cell) -> int:
         # Smaller windows are scored on the same hours as the others and the baselines.

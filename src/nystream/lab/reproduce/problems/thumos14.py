@@ -58,7 +58,7 @@ class Thumos14(PaperProblem):
     def options(self, cell: Cell) -> dict[str, Any]:
         if cell.recurrent:
             return {"dropout": 0.5}
-        return {"ff_dim": 1024, "dropout": 0.5 if cell.decay else 0.2}
+        return {"ff_dim": cell.embed_dim, "dropout": 0.5 if cell.decay else 0.2}
 
 
 PROBLEM = Thumos14()
