@@ -181,7 +181,9 @@ def with_landmarks(
 ) -> StreamModel:
     """A copy of a trained model with fixed landmarks in every block, fitted one after another without fine-tuning."""
     positive_int("landmarks", landmarks)
-    data, fit = problem.part("all", 0), LandmarkFit(tokens, landmarks=landmarks)
+    paired = any(cfg.pinv == "none" for cfg in model.config.blocks)
+    data = problem.part("all", 0)
+    fit = LandmarkFit(tokens, "x" if paired else "qk", landmarks=landmarks)
     for block in range(len(model.config.blocks)):
         batches = data.batches(update_size=model.config.update_size)
         (model,) = with_fixed_landmarks([model], block, [batches], fit, [seed], progress=show)
@@ -211,7 +213,6 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         ff_dim=2 * settings.embed_dim,
         stack=settings.stack,
         dropout=problem.dropout,
-        positions="none" if decay else "learned",
     )
 
 

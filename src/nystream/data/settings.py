@@ -87,8 +87,8 @@ class Settings:
     )
     decay: Literal["auto", "yes", "no"] = option(
         "auto",
-        "Let recent tokens weigh more, at learned rates, in place of positions; auto does, except for several blocks "
-        "with --stack paper, which cannot.",
+        "Let recent tokens weigh more, at learned rates; auto does, except for several blocks with --stack paper, "
+        "which cannot.",
     )
     recipe: Literal["auto", "early", "paper"] = option(
         "auto",

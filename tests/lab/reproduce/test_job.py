@@ -42,7 +42,7 @@ def test_a_record_says_all_of_it(job, tmp_path):
             assert set(record[part][name]) == {"mean", "std", "values"}
             assert len(record[part][name]["values"]) == 4
     training = record["training"]
-    assert set(training) == {"epochs", "phases", "parameters", "seconds", "device"}
+    assert set(training) == {"epochs", "phases", "parameters", "seconds", "device", "gpu_bytes"}
     assert sum(phase["epochs"] for phase in training["phases"]) == training["epochs"] == 8
     assert len(training["phases"]) == 3
     assert training["device"] == "CPU"
