@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors
@@ -14,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import distributed as dist
 
-from nystream.train import Classification, TrainConfig, fit, fit_many, train_two_phase
+from nystream.train import Classification, TrainConfig, checkpoint, fit, fit_many, train_two_phase
 
 SCRIPT = Path(__file__).parent / "run_fit.py"
 OPTIONS = {"task": Classification(), "config": TrainConfig(epochs=1, batch_size=16), "tensorboard": False}
@@ -135,3 +136,21 @@ def test_a_checkpoint_that_was_tampered_with_is_refused_by_name(tiny, windows, t
         ValueError, match=r"checkpoint\.safetensors is not a checkpoint of a training run, or is damaged"
     ):
         train()
+
+
+def test_slow_checkpoints_are_written_less_often(tmp_path, monkeypatch):
+    clock, seconds, written = [0.0], [0.5], []
+
+    def save(folder, tensors, about):
+        clock[0] += seconds[0]
+        written.append(about["epoch"])
+
+    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    saver = checkpoint.Saver(tmp_path)
+    for epoch in range(40):
+        seconds[0] = 0.5 if epoch < 5 else 2.0
+        clock[0] += 10.0  # of training
+        if not saver.too_soon:
+            saver.save(dict, {"epoch": epoch})
+    assert written == [0, 1, 2, 3, 4, 5, 9, 13, 17, 21, 25, 29, 33, 37]  # 40 s after one that took 2 s

@@ -213,6 +213,8 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         ff_dim=2 * settings.embed_dim,
         stack=settings.stack,
         dropout=problem.dropout,
+        # Forecasts need to know how long ago something was; classes were found better with decay alone.
+        positions="none" if decay and not problem.task.scaled else "learned",
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,30 @@ from nystream import files
 
 FILE = "checkpoint.safetensors"
 OPTIMIZER = "optimizer."
+
+SLOW = 1.0  # seconds: checkpoints that are written faster are written after every epoch
+SHARE = 20  # training takes at least as many times as long as writing slow checkpoints
+
+
+class Saver:
+    """Writes the checkpoints of a run to a folder; does nothing if it is None."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.ended, self.took = 0.0, 0.0  # the last one, in seconds
+
+    @property
+    def too_soon(self) -> bool:
+        """Whether writing another checkpoint now would take a large share of the time."""
+        return self.took > SLOW and time.monotonic() - self.ended < SHARE * self.took
+
+    def save(self, tensors: Callable[[], dict[str, Tensor]], about: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        start = time.monotonic()
+        save(self.folder, tensors(), about)
+        self.ended = time.monotonic()
+        self.took = self.ended - start
 
 
 def save(folder: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:

@@ -43,7 +43,8 @@ class TrainConfig:
             a stream.
         seed: Seed of the order of the data, the offsets, the cuts and dropout.
         bf16: Whether to autocast to bfloat16. By default, on a GPU only.
-        checkpoint_every: Number of updates between checkpoints. By default, one checkpoint per epoch.
+        checkpoint_every: Number of updates between checkpoints. By default, one checkpoint per epoch, or fewer if
+            writing one takes more than a second.
     """
 
     epochs: int = 30

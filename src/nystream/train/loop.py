@@ -189,6 +189,11 @@ def run(
     log = Log(path if here.rank == 0 else None, tensorboard, now.history, first)
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     shown = progress if here.rank == 0 else False
+    saver = checkpoint.Saver(path if here.rank == 0 else None)
+
+    def write(now: Progress) -> None:
+        saver.save(engine.tensors, {"about": about, "progress": dataclasses.asdict(now)})
+
     with _hint(path), closing(log), torch.random.fork_rng(devices), track("training", total, shown) as advance:
         advance(first)
         while True:
@@ -205,11 +210,12 @@ def run(
                     now.index, now.losses = index + 1, _summed(now.losses, losses, now.epoch, index)
                     losses = 0.0
                 if due and not last:
-                    _save(engine, path, about, now, here)
+                    write(now)
             finished = _close_epoch(engine, config, task, now, lr, time.monotonic() - began)
             log.epoch(now.history[-1])
             advance(0, _note(now))
-            _save(engine, path, about, now, here)
+            if finished or not saver.too_soon:
+                write(now)
             if finished:
                 break
     engine.finish()
@@ -303,11 +309,6 @@ def _progress(fields: Line, engine: Engine) -> Progress:
         if len(getattr(progress, name)) != (engine.members if progress.epoch else 0):
             raise ValueError(f"{name} of its progress is not of {engine.members} models")
     return progress
-
-
-def _save(engine: Engine, folder: Path | None, about: Line, now: Progress, here: World) -> None:
-    if folder is not None and here.rank == 0:
-        checkpoint.save(folder, engine.tensors(), {"about": about, "progress": dataclasses.asdict(now)})
 
 
 def _differences(theirs: Line, ours: Line) -> list[str]:
