@@ -100,7 +100,8 @@ def test_every_variant_has_the_same_budget(capsys, monkeypatch, tmp_path, varian
 
 def test_the_recipe_of_the_paper(capsys, tmp_path):
     table()
-    out = trained(capsys, "data.csv", "--target", "total", "--recipe", "paper", "--decay", "no", "--epochs", "4")
+    options = ("--layers", "1", "--recipe", "paper", "--decay", "no", "--epochs", "4")
+    out = trained(capsys, "data.csv", "--target", "total", *options)
     assert "3 with continual landmarks, then 1 with fixed landmarks\n" in out
     model = StreamModel.from_pretrained(tmp_path / "runs" / "data")
     attention = model.config.blocks[0]

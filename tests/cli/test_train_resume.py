@@ -56,7 +56,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 
-PAPER = ("--recipe", "paper", "--decay", "no")
+PAPER = ("--layers", "1", "--recipe", "paper", "--decay", "no")
 
 
 def written_by_the_last_version(run, **changes):

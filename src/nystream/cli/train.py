@@ -80,7 +80,7 @@ class Train:
 
     def check(self, settings: Settings) -> None:
         """Raise if an option cannot be used with the others."""
-        given = {name: getattr(self, name) for name in ("window", "landmarks", "epochs")}
+        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs")}
         for name, value in given.items():  # 0 in a config file means that the value is chosen
             if value is not None:
                 positive_int(name, value)

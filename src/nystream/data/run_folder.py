@@ -15,6 +15,7 @@ from nystream.train.data import fingerprint
 
 CONFIG, MODEL = "config.toml", "model"
 EPOCHS = 18  # default
+LAYERS = 2  # default
 OLD_EPOCHS = 12  # default of version 0.1, which counted those of phase one alone
 
 
@@ -65,17 +66,19 @@ def free_folder(settings: Settings, problem: Problem, base: Path, teacher: Strea
 
 
 def with_defaults(settings: Settings, folder: Path) -> Settings:
-    """The settings with their epochs, decay and recipe; a run of an older version in the folder keeps its own."""
+    """The settings with all defaults that the source does not decide; a run of an older version keeps its own."""
     config = folder / CONFIG
     old = read_config(config) if config.is_file() else {}
     text = config.read_text(encoding="utf-8") if old else ALL_PHASES
     epochs = EPOCHS if ALL_PHASES in text or f"\nepochs = {OLD_EPOCHS}\n" not in text else int(old["epochs"])
-    can_decay = settings.layers == 1 or settings.stack == "deep"
+    older = bool(old) and "\nrecipe = " not in text
+    layers = settings.layers or (old.get("layers", 1) if older else LAYERS)
+    can_decay = layers == 1 or settings.stack == "deep"
     chosen: dict[str, Any] = {"decay": "yes" if can_decay else "no", "recipe": "early"}
-    if old and "\nrecipe = " not in text:
+    if older:
         chosen = {name: old[name] for name in chosen}
     chosen |= {name: getattr(settings, name) for name in chosen if getattr(settings, name) != "auto"}
-    return dataclasses.replace(settings, epochs=settings.epochs or epochs, **chosen)
+    return dataclasses.replace(settings, epochs=settings.epochs or epochs, layers=layers, **chosen)
 
 
 def info_of(info: ModelInfo, folder: Path) -> ModelInfo:

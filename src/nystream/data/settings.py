@@ -79,7 +79,7 @@ class Settings:
     )
     embed_dim: int = option(64, "Width of the model.", "D")
     num_heads: int = option(4, "Number of attention heads.", "H")
-    layers: int = option(1, "Number of blocks.", "L")
+    layers: int = option(0, "Number of blocks.", "L", "2")
     stack: Literal["deep", "paper"] = option(
         "deep",
         "How several blocks stream: deep gives each block its own window; paper gives the same output as applying the "
@@ -137,9 +137,9 @@ class Settings:
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
-        for name in ("horizon", "embed_dim", "num_heads", "layers", "batch_size"):
+        for name in ("horizon", "embed_dim", "num_heads", "batch_size"):
             positive_int(name, getattr(self, name))
-        for name in ("window", "landmarks", "epochs", "seed"):
+        for name in ("window", "landmarks", "layers", "epochs", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {0 if name == 'seed' else 1}")
 
