@@ -191,7 +191,7 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
         (["--pinv", "ridge", "--ridge", ","], "ridge=',' is an empty list"),
         (["--ridge", "0.3"], "ridge='0.3' is for --pinv ridge, but pinv is 'newton'"),
         (["--models", "att,co", "--pinv", "exact"], "no cell is left"),
-        (["--models", "att,gru", "--learned"], "left: att, gru (pinv, method and learned are for fixed landmarks)"),
+        (["--models", "att,gru", "--learned"], "left: att, gru (pinv and learned are for fixed landmarks)"),
         (["--layers", "1", "--stack", "deep"], "layers='1': no cell is left: att, co"),
         (["--layers", "2", "--at-once"], "no cell is left"),
         (["--models", "att,ny", "--decay"], "no cell is left"),

@@ -108,6 +108,17 @@ def test_the_recipe_of_the_paper(capsys, tmp_path):
     assert (attention.decay, attention.pinv) == (False, "newton")
 
 
+def test_options_that_do_not_go_together(capsys, refused, tmp_path):
+    table()
+    err = refused("train", "data.csv", "--target", "total", "--variant", "co-full", "--recipe", "paper")
+    assert "recipe='paper' is for co-fixed, but --variant co-full is trained in one phase" in err
+    err = refused("train", "data.csv", "--target", "total", "--stack", "paper", "--decay", "yes")
+    assert "decay='yes' does not go with 2 blocks of --stack paper: give --stack deep or --layers 1" in err
+    Path("c.yaml").write_text("decay: no\n")
+    trained(capsys, "data.csv", "--target", "total", "--config", "c.yaml")
+    assert tomllib.loads((tmp_path / "runs/data/config.toml").read_text())["decay"] == "no"
+
+
 def test_by_default_recent_tokens_weigh_more(capsys, tmp_path):
     table()
     trained(capsys, "data.csv", "--target", "total")

@@ -59,6 +59,7 @@ def test_newest_rows_are_the_windows_of_the_streams(lengths, window, r, short):
     context=st.integers(0, 9),
 )
 def test_pieces_are_runs_of_streams(lengths, piece, short, r, context):
+    context = min(context, max(lengths))
     data, setting = counted(*lengths), TrainConfig(short=short, piece=piece, through="steps", context=context)
     model = config(4, r, "co-full-single")
     warm = 0 if short else 3
@@ -81,7 +82,7 @@ def test_pieces_are_runs_of_streams(lengths, piece, short, r, context):
 
 
 @pytest.mark.parametrize("lengths", [[1000], [32] * 30 + [1000], [5] * 50 + [21, 400]])
-@pytest.mark.parametrize(("short", "context"), [(0.0, 0), (1.0, 0), (1.0, 25)])
+@pytest.mark.parametrize(("short", "context"), [(0.0, 0), (0.0, 7), (1.0, 0), (1.0, 25)])
 def test_pieces_meet_every_token_about_once_an_epoch(lengths, short, context):
     data, setting = counted(*lengths), TrainConfig(piece=40, short=short, context=context)
     found = sampler(data, config(8, 1, "co-full-single"), setting)
@@ -164,6 +165,15 @@ def test_steps_per_epoch_are_full_batches():
 def test_errors_say_what_is_needed(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_context_that_cannot_be_read():
+    setting = TrainConfig(piece=8, context=21, short=1.0)
+    with pytest.raises(ValueError, match="context=21 is longer than the longest stream, of 20 tokens"):
+        sampler(counted(20), config(4, 1, "co-full-single"), setting)
+    for data in (counted(50), WindowData(torch.randn(3, 4, 1), torch.zeros(3))):
+        with pytest.raises(ValueError, match="context=21 is for pieces of streams"):
+            sampler(data, config(4, 1, "full"), setting)
 
 
 def test_with_context_the_outputs_are_those_of_the_whole_stream():

@@ -205,7 +205,7 @@ def test_full_attention_gets_as_many_landmarks_as_are_asked_for(tiny, windows):
     fixed = train_two_phase(tiny("co-full-single", layers=2), windows(20), landmarks=2, at_once=True, **options)
     assert [cfg.landmarks for cfg in fixed.config.blocks] == [2, 2]
     assert all(cfg.fixed for cfg in fixed.config.blocks)
-    with pytest.raises(ValueError, match="landmarks=None, but the model has 'co-full-single', which has none"):
+    with pytest.raises(ValueError, match="landmarks=None, but 'co-full-single' has no landmarks"):
         train_two_phase(tiny("co-full-single", landmarks=None), windows(20), **options)
     with pytest.raises(ValueError, match=r"window=\d+ is less than the m=99 landmarks"):
         train_two_phase(tiny("co-full-single"), windows(20), landmarks=99, **options)

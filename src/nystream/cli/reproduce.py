@@ -242,6 +242,8 @@ class Reproduce:
             raise ValueError(f"ridge={self.ridge!r} is for --pinv ridge, but pinv is {self.pinv!r}")
         if self.gpus_per_cell != Reproduce.gpus_per_cell and self.ray is None:
             raise ValueError(f"gpus_per_cell={self.gpus_per_cell:g} is for --ray, which is not given")
+        if self.transferred and not self.at_once:
+            raise ValueError("transferred is for --at-once, which is not given")
         if self.steps_again and not self.steps:
             raise ValueError("steps-again and no-steps are both given; use one of them")
         if self.landmarks and not set(self.variants()) - {*FULL, *RIVALS}:

@@ -125,7 +125,8 @@ def _train(
         model = StreamModel.from_pretrained(folder / MODEL).to(device)
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(folder / CONFIG, config_text(settings, problem, teacher))
+        if not (folder / CONFIG).is_file():  # that of an older version stays as it is, as its defaults were others
+            files.write_text(folder / CONFIG, config_text(settings, problem, teacher))
         if teacher is not None:
             run = Path(settings.teacher)  # a run folder, or the model in it
             learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
@@ -252,9 +253,11 @@ def history(folder: Path) -> Iterator[dict[str, Any]]:
 def _run_phases(
     settings: Settings, common: Training, model: StreamModel, phases: Sequence[Phase], log: LogLine
 ) -> StreamModel:
-    landmarks = f", {settings.landmarks} landmarks" if settings.landmarks else ""
+    landmarks = f", {counted(settings.landmarks, 'landmark')}" if settings.landmarks else ""
+    landmarks += ", decay" if settings.decay == "yes" else ""
     parameters = sum(x.numel() for x in model.parameters())
-    log(f"{settings.variant}, window {settings.window}{landmarks}, {parameters:,} parameters")
+    blocks = counted(settings.layers, "block")
+    log(f"{settings.variant}, {blocks}, window {settings.window}{landmarks}, {parameters:,} parameters")
     (first, *second), epochs = phases, sum(phase.config.epochs for phase in phases)
     plan = f"{counted(epochs, 'epoch')} of {counted(first.config.steps_per_epoch or 0, 'update')}"
     if not second:

@@ -78,6 +78,10 @@ def with_defaults(settings: Settings, folder: Path) -> Settings:
     if older:
         chosen = {name: old[name] for name in chosen}
     chosen |= {name: getattr(settings, name) for name in chosen if getattr(settings, name) != "auto"}
+    if chosen["decay"] == "yes" and not can_decay:
+        raise ValueError(
+            f"decay='yes' does not go with {layers} blocks of --stack paper: give --stack deep or --layers 1"
+        )
     return dataclasses.replace(settings, epochs=settings.epochs or epochs, layers=layers, **chosen)
 
 

@@ -119,6 +119,9 @@ class Settings:
             raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
         for field in dataclasses.fields(self):
             value, wanted = getattr(self, field.name), type(field.default)
+            if field.name == "decay" and isinstance(value, bool):  # as YAML reads yes and no
+                value = "yes" if value else "no"
+                object.__setattr__(self, field.name, value)
             if field.name in LISTS and isinstance(value, list | tuple):
                 object.__setattr__(self, field.name, tuple(map(str, value)))
             elif wanted is float and isinstance(value, int) and not isinstance(value, bool):

@@ -36,8 +36,8 @@ class TrainConfig:
             with a loss at every token) or "auto" (steps if every block streams by itself, else windows).
         piece: Length of a piece of a stream, in tokens. By default, four windows.
         context: Number of tokens before a piece that are read without a loss, so that the piece is seen with the state
-            that a stream would have there; there are fewer at the start of a stream. With 0, every piece starts a new
-            state.
+            that a stream would have there; there are fewer at the start of a stream, and at most as many as the longest
+            stream has. With 0, every piece starts a new state. For pieces only, not for windows.
         short: Fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
             any value above 0 counts the loss of their first n − 1 tokens too. Set it if the task scores the start of
             a stream.

@@ -142,7 +142,7 @@ class Training:
                 m = fit.landmarks or cfg.landmarks
                 if m is None:
                     raise ValueError(
-                        f"landmarks=None, but the model has {cfg.variant!r}, which has none: set landmarks="
+                        f"landmarks=None, but {cfg.variant!r} has no landmarks whose number could be kept: give it"
                     )
                 if m > min(tokens, cfg.window):
                     least = f"tokens={tokens}" if tokens < m else f"window={cfg.window}"

@@ -37,11 +37,13 @@ def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
     """The sampler that fits the data and the model."""
     if data.input_dim != model.input_dim:
         raise ValueError(f"the data has {data.input_dim} columns, but the model's input_dim is {model.input_dim}")
-    if isinstance(data, WindowData):
-        return Windows(data, model, config)
-    through = config.through
+    through = "windows" if isinstance(data, WindowData) else config.through
     if through == "auto":
         through = "steps" if model.cascade else "windows"
+    if config.context and through == "windows":
+        raise ValueError(f"context={config.context} is for pieces of streams: StreamData, with through='steps'")
+    if isinstance(data, WindowData):
+        return Windows(data, model, config)
     if through == "windows" and model.cascade and len(model.blocks) > 1:
         raise ValueError("through='windows' cannot train stack='deep', which looks back beyond one window: use 'steps'")
     return Pieces(data, model, config) if through == "steps" else NewestRows(data, model, config)
@@ -134,13 +136,17 @@ class Pieces:
             )
         if int(data.length.max()) // r * r <= self.warm:
             raise ValueError(f"no stream is longer than {self.warm} tokens; set short= to train on their start too")
+        most = int(data.length.max())
+        if config.context > most:
+            raise ValueError(f"context={config.context} is longer than the longest stream, of {most} tokens")
         usable = data.length // r * r
+        self.lost = max(self.warm - self.context, 0)  # tokens of a piece whose loss does not count
         self.places = (usable - self.longest).clamp(min=0) // r + 1  # [streams] possible starts of a piece
         useful = (usable - self.warm).clamp(min=0)  # [streams] tokens whose loss counts
         # A stream that is shorter than a piece still uses a whole one, so short streams are weighted up.
-        self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.warm), 0).double()
+        self.worth = torch.where(useful > 0, useful.clamp(min=self.longest - self.lost), 0).double()
         self.before = self.worth.cumsum(0) - self.worth
-        self.examples = -(-int(self.worth.sum()) // (self.longest - self.warm))
+        self.examples = -(-int(self.worth.sum()) // (self.longest - self.lost))
 
     def __len__(self) -> int:
         return self.examples
@@ -155,7 +161,7 @@ class Pieces:
         part = ((point - self.before[stream]) / self.worth[stream]).clamp(max=1.0)
         # Beginnings before the start or after the last position are moved there, so that the ends of a stream are seen
         # as often as its middle.
-        over = (self.longest - self.warm) // r
+        over = (self.longest - self.lost) // r
         begin = (part * (self.places[stream] + 2 * over)).long() - over
         begin = torch.minimum(begin.clamp(min=0), self.places[stream] - 1) * r
         context = begin.clamp(max=self.context)

@@ -128,7 +128,7 @@ def test_what_a_cell_shares_with_others(one):
         ({"method": "k"}, "method='k'"),
         (
             {"model": "co-cont-single", "learned": True},
-            "pinv, method and learned are for fixed landmarks, not for 1 block of 'co-cont-single'",
+            "pinv and learned are for fixed landmarks, not for 1 block of 'co-cont-single'",
         ),
         ({"model": "nystrom", "pinv": "exact"}, "are for fixed landmarks"),
         ({"model": "gru"}, "landmarks=4 does not fit model 'gru', which has none"),

@@ -115,7 +115,7 @@ class Cell:
 
     def _check_inverse(self) -> None:
         if (self.pinv != "newton" or self.method != "qk" or self.learned) and self.model not in FIXED:
-            raise InapplicableError("pinv, method and learned are for fixed landmarks", self)
+            raise InapplicableError("pinv and learned are for fixed landmarks", self)
         number("pinv_ridge", self.pinv_ridge)
         if not 0 < self.pinv_ridge < math.inf:
             raise ValueError(f"pinv_ridge={self.pinv_ridge!r} must be greater than 0 and finite")
