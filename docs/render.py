@@ -166,14 +166,6 @@ def cells() -> list[records.Record]:
     return records.read(ROOT / "results")
 
 
-def readme_results() -> str:
-    return readme.results(cells())
-
-
-def results_page() -> str:
-    return markdown.results_page(cells(), images="img/results")
-
-
 def search() -> str:
     """The settings that were tried before the tables were run, by their validation scores.
 
@@ -368,8 +360,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "landmarks": landmarks,
     "deep": deep,
     "many": many,
-    "results": readme_results,
-    "results-page": results_page,
+    "results": lambda: readme.results(cells()),
+    "results-page": lambda: markdown.results_page(cells(), images="img/results"),
     "search": search,
     "durations": durations,
     "converted": converted,

@@ -84,7 +84,7 @@ class Train:
         for name, value in given.items():  # 0 in a config file means that the value is chosen
             if value is not None:
                 positive_int(name, value)
-        recipe = getattr(self, "recipe")  # noqa: B009  an option that is made from the settings
+        recipe = vars(self)["recipe"]  # an option that is made from the settings
         if recipe not in (None, "auto") and not variants.of_family(settings.variant).fixed:
             raise ValueError(
                 f"recipe={recipe!r} is for co-fixed, but --variant {settings.variant} is trained in one phase"

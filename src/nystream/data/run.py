@@ -39,8 +39,8 @@ LANDMARKS = 4  # default, or the window where that is shorter
 # A small source is read several times in an epoch, a large one in part.
 MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
 LANDMARK_TOKENS = 20_000
-# Landmarks that are fixed early are trained from there, so the sample need not be large. They start as pairs, and need
-# no inverse of Γ: in the results on THUMOS14, none was better than the paper's.
+# Landmarks that are fixed early are trained from there, so the sample need not be large. As they start as pairs, Γ† can
+# be left out.
 EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 

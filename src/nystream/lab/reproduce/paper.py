@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from nystream.lab.reproduce.cells import MODELS as MODELS
-
-# Recurrent networks that are compared with the paper's models; the paper has none.
-RIVALS: Mapping[str, str] = {"gru": "GRU", "lstm": "LSTM"}
+from nystream.lab.reproduce.cells import RIVALS as RIVALS
 
 
 class Metric(NamedTuple):
