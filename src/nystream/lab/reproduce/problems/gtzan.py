@@ -51,7 +51,7 @@ class Gtzan(PaperProblem):
         return TrainConfig(epochs=30, batch_size=32, lr=1e-3 if cell.recurrent else 5e-4, weight_decay=0.05)
 
     def options(self, cell: Cell) -> dict[str, Any]:
-        return {"dropout": 0.2} if cell.recurrent else {"ff_dim": cell.embed_dim, "dropout": 0.2}
+        return {"dropout": 0.5} if cell.recurrent else {"ff_dim": cell.embed_dim, "dropout": 0.2}
 
 
 PROBLEM = Gtzan()
