@@ -185,7 +185,9 @@ def search() -> str:
     def setting(one: records.Record) -> str:
         differs = grouping.setting(one, widths[one.group])
         differs.pop("stack", None)
-        return grouping.describe(differs) if differs else ""
+        words = [grouping.describe(differs)] if differs else []
+        context = one.raw["budget"].get("context")
+        return ", ".join([*words, f"context {context}"] if context else words)
 
     def score(values: list[float]) -> str:
         mean = fmean(values)
@@ -209,9 +211,10 @@ def search() -> str:
                 f"{budget['epochs']} × {updates} × {budget['batch_size']}",
                 f"{mark}{score(some)}{mark} ({len(some)})" if some else "",
                 f"{mark}{score(values)}{mark} ({len(values)})" if len(values) > len(some) else "",
+                score(list(one.score.values)),
             ]
         )
-    budget_columns = ["lr", "epochs × updates × batch", "validation (runs)", "all its runs"]
+    budget_columns = ["lr", "epochs × updates × batch", "validation (runs)", "all its runs", "test, all its runs"]
     return table(["task", "blocks", "model", *(["setting"] * settings), *budget_columns], rows)
 
 

@@ -30,6 +30,8 @@ WORDS = {
     ("at_once", True): "landmarks of all blocks at once",
     ("decay", True): "with decay",
 }
+# The recipe of `nystream train`, which has a name.
+EARLY = {"pinv": "none", "method": "x", "learned": True, "at_once": True}
 OWN_WORDS = "the table's own"
 STACKS = ("one", "deep", "paper", "rival")  # one block, a deep stack, the paper's stack, a recurrent network
 
@@ -171,6 +173,9 @@ def setting(record: Record, widths: tuple[int, int]) -> dict[str, Any]:
 def describe(differs: Setting) -> str:
     """The difference from the table's own setting, in words."""
     words = []
+    if EARLY.items() <= differs.items():
+        words.append("landmarks fixed early")
+        differs = {name: value for name, value in differs.items() if name not in EARLY}
     for name, value in differs.items():
         if name in LETTERS:
             words.append(f"{LETTERS[name]} = {value}")
