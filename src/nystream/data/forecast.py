@@ -110,6 +110,7 @@ def forecast(
     units: Sequence[str] = (),
     missing: Policy | None = None,
     gaps: Policy | None = None,
+    lags: bool = False,
     reader: TableReader | None = None,
 ) -> Forecast:
     """Set up a forecast of the targets `horizon` rows ahead.
@@ -130,13 +131,16 @@ def forecast(
             given reader was trained, otherwise an error.
         gaps: For rows missing in time: raise an error, repeat the last values, or ignore the gap; the default is as for
             `missing`.
+        lags: Whether tokens have the lags and harmonics that a linear model needs, as in `nystream.data.lags`.
         reader: The reader of a trained model; by default one is determined from the table.
     """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
     if reader is None:
-        reader, notes = find_reader(table, targets, time, columns, categorical, SHARES[0], time_format, decimal)
+        reader, notes = find_reader(
+            table, targets, time, columns, categorical, SHARES[0], time_format, decimal, horizon if lags else None
+        )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
     rows = read_rows(reader, table, missing, gaps)
