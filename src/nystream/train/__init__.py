@@ -6,6 +6,7 @@ from nystream.train.distill import Distillation, distilled
 from nystream.train.loop import FitResult, fit
 from nystream.train.many import fit_many
 from nystream.train.predict import evaluate, predict
+from nystream.train.ridge import Ridge, fit_ridge
 from nystream.train.tasks import Classification, Detection, Forecasting, Task
 from nystream.train.trainable import Trainable
 from nystream.train.transfer import Transfer, transfer_attention
@@ -17,6 +18,7 @@ __all__ = [
     "Distillation",
     "FitResult",
     "Forecasting",
+    "Ridge",
     "StreamData",
     "Task",
     "TrainConfig",
@@ -27,6 +29,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fit_many",
+    "fit_ridge",
     "fix_landmarks",
     "predict",
     "train_two_phase",
