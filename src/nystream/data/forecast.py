@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
-from nystream.data.linear_start import LinearStart, better, extended, fit_start
+from nystream.data.linear_start import LinearStart, beside, better, fit_start
 from nystream.data.problem import SHARES, PartName, Problem, Scores
 from nystream.data.reader import Policy
 from nystream.data.table import Table, listed
@@ -72,13 +72,11 @@ class Forecast(Problem):
         start = max(0, start - warm)
         return StreamData([self.rows.x[start:stop]], [self.y[start:stop]])
 
-    def missed(self, name: PartName, warm: int) -> StreamData:
-        """Like `part`, for what the linear path misses; its outputs are part of the tokens."""
+    def missed(self, data: StreamData, name: PartName, warm: int) -> StreamData:
+        """The data of a part as returned by `part`, or with a teacher's outputs, for what the linear path misses."""
         assert self.start is not None
         start, stop = self.edges(name)
-        rows = slice(max(0, start - warm), stop)
-        missed = self.y[rows] - self.start.output[rows]
-        return StreamData([extended(self.start, self.rows.x, rows)], [missed.astype(np.float32)])
+        return beside(self.start, data, slice(max(0, start - warm), stop))
 
     def linear(self, name: PartName, warm: int) -> NDArray[np.float64]:
         """The outputs of the linear path at the scored rows [N, targets]."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from nystream.config import LinearConfig, ModelConfig
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
+from nystream.train.data import StreamData
 from nystream.train.ridge import LAGS, Ridge, fit_ridge
 
 # Other columns are used only if they make the validation error of ridge regression this much smaller, in relation.
@@ -125,10 +126,18 @@ def joined(trained: StreamModel, config: ModelConfig, start: LinearStart) -> Str
     return model.to(width.device).eval()
 
 
-def extended(start: LinearStart, x: NDArray[np.float32], rows: slice) -> NDArray[np.float32]:
-    """Tokens with the outputs of the path, in its units and without its bias."""
-    path = (start.output[rows] - start.ridge.bias.numpy()) / start.units.numpy()
-    return np.concatenate([x[rows], path.astype(np.float32)], 1)
+def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
+    """Data of these rows for a Transformer beside the path: it reads what the path gives, and learns what that misses.
+
+    What it reads is in units of what the path misses, without the path's bias, as in the joined model.
+    """
+    output = torch.from_numpy(start.output[rows])  # [N, targets]
+    path = (output - start.ridge.bias) / start.units
+    new = data.to(data.x.device)
+    new.x = torch.cat([data.x, path.to(data.x)], 1)
+    shape = (len(output), *[1] * (data.y.dim() - 2), -1)  # the outputs of a teacher are beside the targets
+    new.y = (data.y.double() - output.reshape(shape)).to(data.y)
+    return new
 
 
 def best_share(ridge: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:

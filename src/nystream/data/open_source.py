@@ -83,9 +83,10 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
 
 def _linear(settings: Settings) -> bool:
     """Whether a forecast starts from ridge regression."""
-    if settings.linear == "yes" and settings.teacher:
-        raise ValueError("linear='yes' does not go with a teacher, which teaches the whole forecast: leave out one")
-    return settings.linear == "yes" or (settings.linear == "auto" and not settings.teacher)
+    streams = settings.stack == "deep" or settings.layers == 1
+    if settings.linear == "yes" and not streams:
+        raise ValueError("linear='yes' does not go with several blocks of --stack paper: give --stack deep")
+    return settings.linear == "yes" or (settings.linear == "auto" and streams)
 
 
 def open_for(

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,7 +71,7 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
-    linear = "yes" if isinstance(problem, Forecast) and problem.start is not None else "no"
+    linear: Literal["yes", "no"] = "yes" if isinstance(problem, Forecast) and problem.start is not None else "no"
     return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
@@ -121,8 +121,6 @@ def _train(
     if fixed:
         phases = divide(train_config, len(config.blocks), shorten=True, at_once=early)
     data, valid, learned_from = parts["train"], parts["valid"], list[str | None]()
-    if isinstance(problem, Forecast) and start is not None:
-        data, valid = problem.missed("train", warm), problem.missed("valid", warm)
     task: Task = problem.task
     done = _log_progress(folder, phases, log)
     if done:
@@ -136,6 +134,8 @@ def _train(
             learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
             log(f"also learning from {settings.teacher}{teaching.doubt(learned_from, data)}")
             data, task = teaching.taught(data, problem, teacher.to(device), train_config)
+        if isinstance(problem, Forecast) and start is not None:
+            data, valid = problem.missed(data, "train", warm), problem.missed(valid, "valid", warm)
         common = Training(
             train=data,
             valid=valid,
@@ -172,10 +172,14 @@ def evaluate(
     model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
 ) -> dict[str, Scores]:
     """Streaming scores of a model on a source, and those of the baselines."""
-    warm = _scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
+    window = warm_up(model.config, TrainConfig(short=problem.short))
+    warm = _scored_from(model, window)
     longest = int(problem.part(part, warm).length.max())
+    if longest <= window:
+        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {window + 1}")
     if longest <= warm:
-        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
+        log(f"the model reads {warm + 1} rows, more than the source has; scores are from row {window + 1} on")
+        warm = window
     return _scored(model, problem, part, warm, log, show)[1]
 
 

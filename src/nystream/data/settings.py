@@ -64,7 +64,7 @@ class Settings:
     linear: Literal["auto", "yes", "no"] = option(
         "auto",
         "Tables: start from ridge regression on lags and the calendar, which the Transformer then improves; auto does, "
-        "unless there is a teacher.",
+        "except for several blocks with --stack paper.",
     )
     task: TaskName = option(
         "auto",
