@@ -112,3 +112,16 @@ def test_what_cannot_be_fitted_is_refused_and_nothing_changes(x, error, words):
         assert word in str(caught.value)
     assert torch.equal(scaler.mean, ZERO)
     assert torch.equal(scaler.scale, ONE)
+
+
+def test_one_scale_keeps_the_relative_size_of_columns():
+    x = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([10.0, 1.0, 0.0]) + 5.0
+    scaler = Scaler(3)
+    scaler.fit(x, one_scale=True)
+    assert float(scaler.scale.std()) == 0.0
+    scaled = scaler(x)
+    assert abs(float(scaled.mean())) < 1e-6
+    assert float(scaled.square().mean()) == pytest.approx(1.0, rel=1e-5)
+    torch.testing.assert_close(scaled.std(0) / scaled.std(0)[0], x.std(0) / x.std(0)[0], atol=1e-6, rtol=1e-5)
+    scaler.fit(torch.ones(4, 3), one_scale=True)
+    assert scaler.scale.tolist() == [1.0, 1.0, 1.0]

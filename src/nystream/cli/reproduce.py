@@ -114,6 +114,9 @@ class Reproduce:
     transferred: bool = option(
         False, "With at-once, let each block's attention first learn to give what full attention gave."
     )
+    one_scale: bool = option(
+        False, "Scale all inputs by one number, so that they keep their relative size, and not each by its own."
+    )
     window: int = option(0, "Window length n.", "N", AS_IN_TABLE)
     embed_dim: int = option(0, "Width d of the model.", "D", AS_IN_TABLE)
     num_heads: int = option(0, "Number of attention heads.", "H", AS_IN_TABLE)
@@ -280,7 +283,7 @@ class Reproduce:
 
     def settings(self) -> Iterator[dict[str, Any]]:
         """The settings that differ from the paper's."""
-        flags = ("learned", "distilled", "decay", "at_once", "transferred")
+        flags = ("learned", "distilled", "decay", "at_once", "transferred", "one_scale")
         extra: dict[str, Any] = {name: True for name in flags if getattr(self, name)}
         extra |= {"stack": self.stack} if self.stack != "paper" else {}
         extra |= {"windows": numbers("windows", self.windows)} if self.windows else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -53,7 +52,7 @@ class LinearConfig:
             size("inputs", self.inputs)
         boolean("embedded", self.embedded)
 
-    @cached_property
+    @property
     def lengths(self) -> tuple[int, ...]:
         """The lengths of all segments, newest first."""
         assert isinstance(self.segments, tuple)
@@ -64,7 +63,7 @@ class LinearConfig:
         """Number of tokens that the path reads."""
         return sum(self.lengths)
 
-    @cached_property
+    @property
     def runs(self) -> tuple[Run, ...]:
         """The segments after the first, those of one length together."""
         age, runs = 1, []

@@ -50,7 +50,7 @@ class LinearPath(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.width = config.width(input_dim)
+        self.tokens, self.runs, self.width = config.tokens, config.runs, config.width(input_dim)
         self.weight = nn.Parameter(torch.zeros(output_dim, config.features(input_dim), device=device, dtype=dtype))
 
     def forward(self, features: Tensor) -> Tensor:
@@ -70,9 +70,9 @@ class LinearPath(nn.Module):
             [B, features], float32 at least.
         """
         before, parts = accumulate(before), [accumulate(x)]
-        has_token = time[:, None] > torch.arange(1, self.config.tokens, device=x.device)
+        has_token = time[:, None] > torch.arange(1, self.tokens, device=x.device)
         before = torch.where(has_token[..., None], before, 0.0)
-        for run in self.config.runs:
+        for run in self.runs:
             tokens = before[:, run.age - 1 :][:, : run.length * run.repeats]
             if run.length > 1:
                 tokens = tokens.unflatten(1, (run.repeats, run.length)).sum(2) / _counts(run, time)[..., None]
@@ -95,7 +95,7 @@ class LinearPath(nn.Module):
         ages = torch.arange(past, 0, -1, device=x.device)
         times = torch.cat([time[:, :1] - ages, time], 1)
         sums: dict[int, Tensor] = {}
-        for run in self.config.runs:
+        for run in self.runs:
             if run.length not in sums:
                 sums[run.length] = trailing_sums(tokens, times, run.length)
             span = run.length * (run.repeats - 1)
@@ -110,11 +110,11 @@ class LinearPath(nn.Module):
     @property
     def looks_back(self) -> bool:
         """Whether tokens before the newest are read, which the state must then have."""
-        return self.config.tokens > 1
+        return self.tokens > 1
 
     def init_ring(self, batch_size: int) -> Tensor:
         """The ring of new streams, [B, tokens − 1, c], in the dtype of the weights."""
-        return self.weight.new_zeros(batch_size, self.config.tokens - 1, self.width, requires_grad=False)
+        return self.weight.new_zeros(batch_size, self.tokens - 1, self.width, requires_grad=False)
 
     def features(self, x: Tensor, state: Any, when: Timeline) -> Tensor:
         """Return the features of a piece x [B, T, input_dim], scaled, that follows `state`."""
@@ -160,10 +160,10 @@ class LinearPath(nn.Module):
         """Raise if the state belongs to a model with another path, or to another batch size."""
         if not isinstance(state, ModelState):
             raise TypeError(
-                f"state is a {type(state).__name__}, but a model with a linear path over {self.config.tokens} tokens "
+                f"state is a {type(state).__name__}, but a model with a linear path over {self.tokens} tokens "
                 f"needs a ModelState; create one with init_state()"
             )
-        shape, recent = (batch_size, self.config.tokens - 1, self.width), state.recent
+        shape, recent = (batch_size, self.tokens - 1, self.width), state.recent
         if tuple(recent.shape) != shape or recent.dtype != self.weight.dtype:
             raise ValueError(
                 f"state.recent is {recent.dtype} {list(recent.shape)}, but must be {self.weight.dtype} {list(shape)}; "
@@ -172,7 +172,7 @@ class LinearPath(nn.Module):
 
     def extra_repr(self) -> str:
         outputs, features = self.weight.shape
-        return f"{features} features of {self.config.tokens} tokens, {outputs} outputs"
+        return f"{features} features of {self.tokens} tokens, {outputs} outputs"
 
 
 def _starts(run: Run, x: Tensor) -> Tensor:

@@ -45,10 +45,14 @@ class Scaler(nn.Module):
             self.mean.copy_(mean)
             self.scale.copy_(scale)
 
-    def fit(self, x: Tensor) -> None:
+    def fit(self, x: Tensor, *, one_scale: bool = False) -> None:
         """Set mean and scale to the mean and standard deviation of the columns of x [..., width].
 
-        `x` should be training data only. A constant column gets scale 1.
+        Args:
+            x: Training data only.
+            one_scale: Use one scale for all columns: the root mean square of their deviations. Columns of different
+                size, such as principal components, then keep their relative size. Otherwise, a constant column gets
+                scale 1.
         """
         checks.tensor("x", x)
         width = self.mean.shape[0]
@@ -58,5 +62,7 @@ class Scaler(nn.Module):
         if not bool(flat.isfinite().all()):
             raise ValueError("x has values that are not finite; fill or drop them first")
         deviation = flat.std(0, correction=0)
+        if one_scale:
+            deviation = deviation.square().mean().sqrt().expand(width)
         constant = deviation <= 1e-9 * flat.abs().amax(0).clamp(min=1e-30)
         self.set(flat.mean(0), torch.where(constant, 1.0, deviation))

@@ -32,7 +32,7 @@ SETTINGS = [
         {"stack": "deep"},
         {"decay": True},
         {"at_once": True},
-        {"stack": "deep", "decay": True, "at_once": True, "transferred": True, "dropout": 0.5},
+        {"stack": "deep", "decay": True, "at_once": True, "transferred": True, "dropout": 0.5, "one_scale": True},
     )
 ]
 

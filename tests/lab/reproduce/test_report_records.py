@@ -138,6 +138,7 @@ def test_settings_in_words():
         ({"layers": 2, "stack": "deep", "at_once": True}, "deep stack, landmarks of all blocks at once"),
         ({"layers": 3, "stack": "deep", "windows": [16, 64, 256], "window": 256}, "deep stack, windows 16/64/256"),
         ({"transferred": True}, "attention transfer"),
+        ({"one_scale": True}, "one scale for all inputs"),
     ]
     for change, words in changes:
         raw = cell(suffix="-other", **change)

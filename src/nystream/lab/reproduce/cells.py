@@ -32,7 +32,7 @@ CONTINUAL = tuple(TWINS.values())
 # Fields that came later. They are left out of a cell's dictionary at their defaults, so that older records and work
 # folders still belong to the same cells.
 LATER: dict[str, Any] = {
-    "decay": False, "at_once": False, "transferred": False, "windows": None, "dropout": None,
+    "decay": False, "at_once": False, "transferred": False, "windows": None, "dropout": None, "one_scale": False,
 }  # fmt: skip
 
 
@@ -70,6 +70,8 @@ class Cell:
         transferred: With `at_once`, whether each block's attention first learns to give what full attention gave.
         windows: One window per block of a deep stack; `window` is the largest of them.
         dropout: Dropout; None for that of the task.
+        one_scale: Whether inputs are scaled by one number, so that they keep their relative size, and not each by its
+            own.
     """
 
     task: str
@@ -92,6 +94,7 @@ class Cell:
     transferred: bool = False
     windows: tuple[int, ...] | None = None
     dropout: float | None = None
+    one_scale: bool = False
 
     def __post_init__(self) -> None:
         one_of("model", self.model, (*MODELS, *RIVALS))
@@ -129,6 +132,7 @@ class Cell:
         boolean("decay", self.decay)
         boolean("at_once", self.at_once)
         boolean("transferred", self.transferred)
+        boolean("one_scale", self.one_scale)
         if self.stack == "deep" and not (self.layers > 1 and self.model in CONTINUAL):
             raise InapplicableError("stack='deep' is for continual models of several blocks", self)
         if self.decay and not (self.model in CONTINUAL and (self.layers == 1 or self.stack == "deep")):
@@ -206,6 +210,7 @@ class Cell:
         parts += ["deep"] * (self.stack == "deep") + ["decay"] * self.decay + ["at-once"] * self.at_once
         parts += ["transferred"] * self.transferred
         parts += [] if self.dropout is None else [f"dropout{_short(self.dropout)}"]
+        parts += ["one-scale"] * self.one_scale
         parts += [value for value in (self.protocol, self.tokens) if value not in (usual.protocol, usual.tokens)]
         return "-".join(parts)
 

@@ -197,7 +197,7 @@ def build(cell: Cell, run: CellRun) -> Any:
     torch.manual_seed(_seed(cell, run))
     config = model_config(cell, run.train.input_dim)
     model = RecurrentModel(config) if isinstance(config, RecurrentConfig) else StreamModel(config)
-    model.input_scaler.fit(run.train.x)
+    model.input_scaler.fit(run.train.x, one_scale=cell.one_scale)
     if problem(cell.task).task(cell).scaled:
         model.output_scaler.fit(run.train.y)
     return model

@@ -15,7 +15,7 @@ from nystream.lab.reproduce.report.records import Group, Record
 # The table's own setting; other values are sweeps or ablations.
 OWN: Mapping[str, Any] = {
     "pinv": "newton", "method": "qk", "learned": False, "distilled": False, "transferred": False, "stack": "paper",
-    "at_once": False, "decay": False, "dropout": None, "windows": None,
+    "at_once": False, "decay": False, "dropout": None, "windows": None, "one_scale": False,
 }  # fmt: skip
 OF_ATTENTION = ("stack", "num_heads")  # fields that say nothing about a rival
 LETTERS = {"landmarks": "m", "window": "n", "embed_dim": "d"}
@@ -29,6 +29,7 @@ WORDS = {
     ("transferred", True): "attention transfer",
     ("at_once", True): "landmarks of all blocks at once",
     ("decay", True): "with decay",
+    ("one_scale", True): "one scale for all inputs",
 }
 # The recipe of `nystream train`, which has a name.
 EARLY = {"pinv": "none", "method": "x", "learned": True, "at_once": True}

@@ -26,7 +26,9 @@ CELL: Mapping[str, Any] = {
     "learned": bool, "distilled": bool, "stack": ("paper", "deep"),
 }  # fmt: skip
 # Settings that are missing, or null, where they are the default.
-SETTINGS: Mapping[str, Any] = {"decay": bool, "at_once": bool, "transferred": bool, "windows": list, "dropout": float}
+SETTINGS: Mapping[str, Any] = {
+    "decay": bool, "at_once": bool, "transferred": bool, "windows": list, "dropout": float, "one_scale": bool,
+}  # fmt: skip
 OPERATIONS: Mapping[str, Any] = dict.fromkeys(("paper", "corrected", "relative_paper", "relative_corrected"), float)
 TIMES: Mapping[str, Any] = {"median_microseconds": float, "backend": str, **PROVENANCE}
 STEP: Mapping[str, Any] = {**TIMES, "relative": (float, None), "bytes_per_stream": int}
