@@ -14,6 +14,7 @@ from rich.text import Text
 
 from nystream.config import ModelInfo
 from nystream.data.problem import Scores
+from nystream.data.verdict import verdicts
 
 WIDTH = 80  # of prose, even on a wider terminal
 
@@ -85,6 +86,13 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo, title: str) -> T
     for score in next(iter(scores.values())):
         table.add_row(score, *(_number(values.get(score)) for values in scores.values()))
     return table
+
+
+def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
+    """How the model compares with the baselines, as one sentence."""
+    found = verdicts(scores, higher_is_better=info.task != "forecasting")
+    name = next(iter(scores["model"])).partition(" of ")[0]
+    return f"{name.capitalize()}: {'; '.join(one.sentence for one in found)}."
 
 
 def _number(value: float | None) -> str:

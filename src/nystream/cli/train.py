@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from nystream import variants
 from nystream.cli.options import overriding, plain_option
-from nystream.cli.screen import console, scores_table
+from nystream.cli.screen import console, filled, scores_table, verdict
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for_training
@@ -74,6 +74,7 @@ class Train:
         screen = console(self.plain)
         screen.print()
         screen.print(scores_table(result.scores["test"], result.problem.info, "Test part, streaming"))
+        screen.print(filled([verdict(result.scores["test"], result.problem.info), ""], screen.width))
         plots = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{plots}")
         print(f"next: {_next(result, settings)}", flush=True)

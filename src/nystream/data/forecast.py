@@ -20,6 +20,7 @@ from nystream.data.table import Table, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
+from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
@@ -102,7 +103,17 @@ class Forecast(Problem):
                 earlier = np.arange(start, stop) + self.horizon - lag
                 change = self.rows.base[earlier] - self.rows.base[start:stop]
                 baselines[cycle] = _errors(change, y, self.reader.targets)
+        # Trees are fitted to the training rows, so they are no baseline for all rows.
+        if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
+            change = trees.predict(self.rows.x[start:stop])
+            baselines = {"boosted trees": _errors(change, y, self.reader.targets), **baselines}
         return baselines
+
+    @cached_property
+    def trees(self) -> tuple[Trees | None, str]:
+        """Boosted trees on the same tokens, or None, and a note on them."""
+        train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
+        return fit_trees(self.rows.x[train], self.y[train], self.rows.x[valid], self.y[valid])
 
     def _rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""

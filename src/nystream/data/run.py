@@ -155,6 +155,8 @@ def _train(
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
         output, scores[name] = _scored(model, problem, name, warm, log, show)
+    if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
+        log(problem.trees[1])
     if not done:
         record: dict[str, Any] = scores | {
             "task": problem.info.task,
