@@ -3,6 +3,7 @@
 from nystream.train.config import TrainConfig
 from nystream.train.data import StreamData, WindowData
 from nystream.train.distill import Distillation, distilled
+from nystream.train.logistic import Logistic, fit_logistic
 from nystream.train.loop import FitResult, fit
 from nystream.train.many import fit_many
 from nystream.train.predict import evaluate, predict
@@ -18,6 +19,7 @@ __all__ = [
     "Distillation",
     "FitResult",
     "Forecasting",
+    "Logistic",
     "Ridge",
     "StreamData",
     "Task",
@@ -28,6 +30,7 @@ __all__ = [
     "distilled",
     "evaluate",
     "fit",
+    "fit_logistic",
     "fit_many",
     "fit_ridge",
     "fix_landmarks",

@@ -96,7 +96,8 @@ def fit_ridge(
 
     Args:
         x: Streams, arrays or tensors [T, input_dim], standardised: the penalty is the same for all columns.
-        y: Their targets [T, outputs], NaN where unknown.
+        y: Their targets [T, outputs], NaN where unknown. Outputs that are known in the same rows are solved together,
+            which is faster.
         valid_x, valid_y: Likewise, for validation. Rows before those that are scored may be included as context and
             skipped with `valid_skip`.
         inputs: How many numbers are read of each token before the newest: the first ones.
