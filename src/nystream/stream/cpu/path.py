@@ -50,12 +50,12 @@ def path(plan: Any, w: Any, state: Any, time: int, x: Any, features: Any, y: Any
                 slot = slot + repeats if slot + repeats < slots else slot + repeats - slots
             else:
                 for segment in range(repeats):
-                    mean = features + (at + segment * width)
+                    mean, tail = features + (at + segment * width), min(length, slots - slot)
                     for k in range(width):
                         mean[k] = ZERO
-                    for _ in range(length):
-                        _accumulate(ring + slot * width, mean, width)
-                        slot = slot + 1 if slot + 1 < slots else 0
+                    _add_rows(ring + slot * width, tail, width, mean)
+                    _add_rows(ring, length - tail, width, mean)
+                    slot = slot + length if slot + length < slots else slot + length - slots
                     count = np.float32(max(length - max(void - segment * length, 0), 1))
                     for k in range(width):
                         mean[k] /= count
@@ -68,13 +68,24 @@ def path(plan: Any, w: Any, state: Any, time: int, x: Any, features: Any, y: Any
 
 
 @compiled
-def _accumulate(x: Any, y: Any, width: int) -> None:
-    """y += x, without a call if x is short."""
+def _add_rows(x: Any, rows: int, width: int, y: Any) -> None:
+    """y += the sum of `rows` adjacent rows; several chains of additions at a time, to hide the latency of one."""
+    apart()
     if width >= 8:
-        add(x, y, width)
-    else:
-        for k in range(width):
-            y[k] += x[k]
+        for i in range(rows):
+            add(x + i * width, y, width)
+        return
+    whole = rows - rows % 4
+    for k in range(width):
+        a, b, c, d = ZERO, ZERO, ZERO, ZERO
+        for i in range(k, whole * width, 4 * width):
+            a += x[i]
+            b += x[i + width]
+            c += x[i + 2 * width]
+            d += x[i + 3 * width]
+        for i in range(whole, rows):
+            a += x[i * width + k]
+        y[k] += (a + b) + (c + d)
 
 
 @compiled
