@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from nystream import costs, state, stream, testing, train, variants
     from nystream.compat.continual import continual
     from nystream.compat.torch_encoder import from_torch
-    from nystream.config import AttentionConfig, EncoderConfig, ModelConfig, ModelInfo
+    from nystream.config import AttentionConfig, EncoderConfig, LinearConfig, ModelConfig, ModelInfo
     from nystream.landmarks import fit_landmarks
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
@@ -26,7 +26,7 @@ else:
     # starts with a submodule and another that starts with its package can wait for each other's import lock.
     _SOURCES = {
         "compat": ("continual", "from_torch"),
-        "config": ("AttentionConfig", "EncoderConfig", "ModelConfig", "ModelInfo"),
+        "config": ("AttentionConfig", "EncoderConfig", "LinearConfig", "ModelConfig", "ModelInfo"),
         "landmarks": ("fit_landmarks",),
         "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
@@ -63,6 +63,7 @@ __all__ = [
     "VARIANTS",
     "AttentionConfig",
     "EncoderConfig",
+    "LinearConfig",
     "ModelConfig",
     "ModelInfo",
     "MultiheadAttention",

@@ -81,7 +81,7 @@ def test_a_teacher_of_something_else_is_refused(capsys, refused, options, words)
 def test_a_teacher_that_reads_in_another_way_is_refused(capsys, refused):
     table()
     trained(capsys, "data.csv", "--target", "total", "--variant", "co-full", "--out", "full")
-    write("data.csv", {"time": stamps(300), "total": [x + 40 * (i > 160) for i, x in enumerate(load(300))]})
+    write("data.csv", {"time": stamps(160), "total": [x + 40 * (i > 20) for i, x in enumerate(load(160))]})
     err = refused("train", "data.csv", "--target", "total", "--out", "new", "--teacher", "full", *SMALL)
     assert "teacher was trained on rows that were read in another way (columns" in err
 

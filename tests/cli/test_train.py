@@ -55,7 +55,7 @@ def test_a_table_becomes_a_run(capsys, tmp_path):
     assert (model.info.task, model.info.labels, model.info.units) == ("forecasting", ("total",), ("MW",))
     assert model.info.reader["kind"] == "table"
     scores = json.loads((run / "scores.json").read_text())
-    assert set(scores["test"]) == {"model", "persistence", "a day ago"}
+    assert set(scores["test"]) == {"model", "ridge", "boosted trees", "persistence", "a day ago"}
     assert scores["test"]["model"]["mean absolute error"] > 0
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [line["phase"] for line in lines] == ["phase-1", "phase-2", "phase-2"]

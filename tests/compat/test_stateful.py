@@ -50,6 +50,7 @@ CASES = [
     ("model", "co-cont-single", {}),
     ("model", "full", {}),
     ("model", "co-fixed-single", {"stack": "deep"}),
+    ("model", "co-full-single", {"stack": "deep", "linear": ns.LinearConfig(segments=(1, 2, 9), embedded=True)}),
 ]
 
 

@@ -74,6 +74,24 @@ MAKERS = pytest.mark.parametrize("make", [encoder, model])
         ({"output_dim": 2**31}, ValueError, ("output_dim=2147483648", "at most 2147483647")),
         ({"ff_dim": 10**30}, ValueError, ("ff_dim=1000000000000000000000000000000", "at most 2147483647")),
         ({"layers": 10**18}, ValueError, ("layers=1000000000000000000", "at most 10000")),
+        ({"linear": 3}, TypeError, ("linear is a int", "LinearConfig")),
+        ({"linear": ns.LinearConfig(segments=2, inputs=6)}, ValueError, ("linear.inputs=6", "input_dim=5")),
+        ({"linear": ns.LinearConfig(segments=13)}, ValueError, ("13 tokens", "window=12", "'deep'")),
+        (
+            {"linear": ns.LinearConfig(segments=2, embedded=True)},
+            ValueError,
+            ("linear.embedded=True", "stack='deep'"),
+        ),
+        (
+            {"linear": ns.LinearConfig(), "attention": config(update_size=2)},
+            ValueError,
+            ("linear=", "update_size=2", "one token at a time"),
+        ),
+        (
+            {"linear": ns.LinearConfig(segments=(1,) * 2**16), "input_dim": 2**16, "stack": "deep"},
+            ValueError,
+            ("features of linear", "at most 2147483647"),
+        ),
     ],
 )
 def test_a_model_names_what_it_refuses(options, error, words):
@@ -135,6 +153,45 @@ def test_what_is_not_told():
     assert model(attention=[config()] * 3, layers=None).layers == 3
 
 
+def test_the_fingerprint_of_a_model_without_a_path_is_that_of_version_0_1():
+    assert "linear" not in model().to_dict()
+    assert model().fingerprint == "fa606dead91919d6053d68c77613133ce47106a946df450fd7b331862f4095f6"
+
+
+@pytest.mark.parametrize(
+    ("linear", "same"),
+    [
+        (ns.LinearConfig(segments=3), ns.LinearConfig(segments=[1, 1, 1])),
+        (ns.LinearConfig(segments=3), ns.LinearConfig(segments=(1, 1, 1), inputs=5)),
+        (ns.LinearConfig(), ns.LinearConfig(inputs=2)),
+        (ns.LinearConfig(segments=[1, 4]), ns.LinearConfig(segments=(1, 4))),
+        (ns.LinearConfig(embedded=True), ns.LinearConfig(segments=1, embedded=True)),
+    ],
+)
+def test_equal_paths_are_stored_equally(linear, same):
+    one, other = model(linear=linear), model(linear=same)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.fingerprint == other.fingerprint
+    again = ns.ModelConfig.from_dict(json.loads(json.dumps(one.to_dict())))
+    assert again == one
+    assert again.fingerprint == one.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("linear", "field"),
+    [
+        (ns.LinearConfig(), 23),
+        (ns.LinearConfig(segments=40), 40),
+        (ns.LinearConfig(segments=(1, 4), embedded=True), 27),
+    ],
+)
+def test_the_receptive_field_of_a_path(linear, field):
+    made = model(attention=config("co-fixed-single"), stack="deep", linear=linear)
+    assert made.receptive_field == field
+    assert made.encoder.receptive_field == 23
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
@@ -193,6 +250,7 @@ CHANGED = {
     "output_dim": 4,
     "positions": "none",
     "num_positions": 13,
+    "linear": ns.LinearConfig(),
 }
 
 
@@ -229,6 +287,8 @@ def test_a_stack_cannot_be_changed():
         (lambda w: {**w, "attention": None}, ("config.attention is None", "AttentionConfig")),
         (lambda w: {k: v for k, v in w.items() if k != "attention"}, ("config.attention is None",)),
         (lambda w: {**w, "layers": "two"}, ("layers='two'", "integer")),
+        (lambda w: {**w, "linear": 3}, ("config.linear is 3", "LinearConfig")),
+        (lambda w: {**w, "linear": {"lags": 3}}, ("config.linear has unknown fields", "lags")),
         (lambda w: {**w, "stack": "wide"}, ("stack='wide'", "paper, deep")),
     ],
 )

@@ -48,7 +48,10 @@ def ready(module):
 def model(attention, dtype=torch.float64, **options):
     torch.manual_seed(1)
     cfg = ns.ModelConfig(input_dim=3, output_dim=2, attention=attention, ff_dim=6, **options)
-    return ready(ns.StreamModel(cfg, dtype=dtype))
+    made = ns.StreamModel(cfg, dtype=dtype)
+    if cfg.linear is not None:
+        torch.nn.init.normal_(made.linear.weight)  # it would be zero
+    return ready(made)
 
 
 def encoder(attention, dtype=torch.float64, **options):
@@ -134,3 +137,26 @@ def test_windows_that_take_turns(variant, monkeypatch):
     # A long piece goes through the blocks some windows at a time; here, one by one.
     monkeypatch.setattr(parallel, "AT_ONCE", 1)
     check(model(attention(variant, 4, 2, 2), layers=2), gradients=False)
+
+
+# Segments that fill the window, or go beyond what a deep stack reads; every variant, stack and dtype.
+@pytest.mark.parametrize("variant", ns.VARIANTS)
+@pytest.mark.parametrize("linear", [ns.LinearConfig(segments=(1, 1, 3), inputs=2), ns.LinearConfig(embedded=True)])
+def test_a_linear_path(variant, linear):
+    check(model(attention(variant), layers=1 if linear.embedded else 2, linear=linear), gradients=linear.tokens > 1)
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+@pytest.mark.parametrize("segments", [(1,), 3, (1, 2, 2, 4), (1, 1, 6, 9)])
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_linear_path_of_a_deep_stack(variant, segments, embedded):
+    linear = ns.LinearConfig(segments=segments, inputs=2, embedded=embedded)
+    gradients = variant == "co-fixed-single" and len(linear.lengths) == 4
+    check(model(attention(variant, 4, 2), layers=2, stack="deep", linear=linear), gradients=gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_linear_path_in_every_dtype(dtype):
+    linear = ns.LinearConfig(segments=(1, 2, 4), embedded=True)
+    made = model(attention("co-fixed-single", pinv="ridge"), dtype, layers=2, stack="deep", linear=linear)
+    check(made, gradients=dtype == torch.float32)

@@ -29,7 +29,10 @@ def ready(module):
 
 def model(attention, dtype=torch.float64, **options):
     cfg = ns.ModelConfig(input_dim=3, output_dim=2, attention=attention, ff_dim=6, **options)
-    return ready(ns.StreamModel(cfg, dtype=dtype))
+    made = ns.StreamModel(cfg, dtype=dtype)
+    if cfg.linear is not None:
+        torch.nn.init.normal_(made.linear.weight)  # it would be zero
+    return ready(made)
 
 
 def check(module, backend="torch", tolerance=None):
@@ -98,3 +101,28 @@ def test_a_compiled_encoder_from_torch():
 @pytest.mark.parametrize(("variant", "sizes"), ALONE)
 def test_compiled_attention_alone(variant, sizes):
     check(ready(ns.MultiheadAttention(attention(variant, *sizes))), "numba", 1e-5)
+
+
+# Single tokens, means, both, rings that are shorter and longer than three windows; all numbers of a token, or some.
+PATHS = [
+    ns.LinearConfig(),
+    ns.LinearConfig(segments=4, inputs=1),
+    ns.LinearConfig(segments=(1, 2, 2, 3), embedded=True),
+    ns.LinearConfig(segments=(1, 1, 1, 3, 1, 1, 9), inputs=2, embedded=True),
+]
+
+
+@pytest.mark.parametrize("linear", PATHS)
+def test_a_linear_path(linear):
+    check(model(attention("co-fixed-single"), layers=2, stack="deep", linear=linear))
+
+
+@pytest.mark.parametrize("variant", ["full", "co-cont-single"])
+def test_a_linear_path_of_a_paper_stack(variant):
+    check(model(attention(variant), layers=2, linear=ns.LinearConfig(segments=(1, 2))))
+
+
+@pytest.mark.parametrize("variant", SINGLE)
+@pytest.mark.parametrize("linear", PATHS)
+def test_a_compiled_linear_path(variant, linear):
+    check(model(attention(variant), torch.float32, stack="deep", linear=linear), "numba", 1e-5)

@@ -22,6 +22,7 @@ READER = TableReader(
     step=3600.0,
 )
 CENTRED = replace(READER, centred=True, zoned=False)
+LAGGED = replace(CENTRED, lags=(1, 2, 5), ahead=3, periods=(24.0, 12.0, 168.0))
 POLICIES = ("fail", "fill", "skip")
 NUMBERS = st.one_of(
     st.none(),
@@ -64,7 +65,7 @@ def streamed(reader, rows, missing, gaps, break_at=None):
 
 
 @given(
-    reader=st.sampled_from([READER, CENTRED]),
+    reader=st.sampled_from([READER, CENTRED, LAGGED]),
     rows=tables_of_rows(),
     missing=st.sampled_from(POLICIES),
     gaps=st.sampled_from(POLICIES),
@@ -133,6 +134,33 @@ def test_changes_are_since_the_token_before():
     assert live.read(record(1, load=8.0, wind=None)) == []
     tokens = live.read(record(3, load=5.0))
     assert [token.x[6] for token in tokens] == [0.0, 2.0]
+
+
+def test_lags_and_the_phase_of_the_forecast():
+    live = LAGGED.live()
+    rows = [{"time": f"2024-01-01T{hour:02d}:00", "load": hour**2, "kind": "a", "wind": -hour} for hour in range(7)]
+    tokens = [token.x for row in rows for token in live.read(row)]
+    names = LAGGED.names
+    lags = [names.index(f"load, {lag} row{'s' * (lag > 1)} ago") for lag in LAGGED.lags]
+    assert tokens[0][lags].tolist() == [0.0, 0.0, 0.0]
+    assert tokens[4][lags].tolist() == [9.0 - 16.0, 4.0 - 16.0, 0.0]
+    assert tokens[6][lags].tolist() == [25.0 - 36.0, 16.0 - 36.0, 1.0 - 36.0]
+    assert tokens[6][names.index("wind, 5 rows ago")] == 5.0
+    assert tokens[3][names.index("sine of day")] == pytest.approx(np.sin(2 * np.pi * (3 + 3) / 24))
+
+
+def test_the_memory_of_version_0_1_has_one_row():
+    row = {"time": "2024-01-01T00:00", "load": 1, "kind": "a", "wind": 3}
+    live = READER.live()
+    live.read(row)
+    memory = live.memory()
+    del memory["past"]
+    older = READER.live()
+    older.remember(memory | {"before": [1.0, 0.0, 3.0]})
+    after = row | {"time": "2024-01-01T01:00", "load": 5}
+    assert older.read(after)[0].x.tolist() == live.read(after)[0].x.tolist()
+    with pytest.raises(ValueError, match=r"past rows \[1, 2\], but the reader needs \[5, 2\]"):
+        LAGGED.live().remember(memory | {"before": [1.0, 0.0, 3.0]})
 
 
 def test_filled_fields_are_named_and_take_the_last_value():

@@ -186,6 +186,18 @@ def test_batches_larger_than_memory_are_cut(monkeypatch, layers, stack, layer, t
     assert np.allclose(whole[np.lexsort(whole.T)], cut[np.lexsort(cut.T)], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+def test_an_embedded_path_sees_the_tokens_before_it(monkeypatch, layer):
+    linear = ns.LinearConfig(segments=(1, 2, 8), embedded=True)
+    model = build(2, "deep", torch.float64, linear=linear)
+    torch.nn.init.normal_(model.linear.weight)
+    x = torch.randn(5, 30, 3, dtype=torch.float64)
+    whole = sample_of(model, [x], layer).rows
+    monkeypatch.setattr(collecting, "MAX_NUMBERS", 1)
+    cut = sample_of(model, [x], layer).rows
+    assert np.allclose(whole[np.lexsort(whole.T)], cut[np.lexsort(cut.T)], rtol=0, atol=1e-12)
+
+
 class Largest(TorchDispatchMode):
     """The largest tensor that any operation returns."""
 

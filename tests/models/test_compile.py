@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
+import nystream as ns
 from nystream import state as states
 
 # Inductor needs a C++ compiler; without one, the graph is run as it is.
@@ -170,11 +171,20 @@ def targets(graph_module):
 
 
 @pytest.mark.parametrize(
-    ("variant", "layers", "stack", "r"),
-    [("co-full-single", 1, "paper", 2), ("co-fixed-single", 2, "deep", 1)],
+    ("variant", "layers", "stack", "r", "segments"),
+    [
+        ("co-full-single", 1, "paper", 2, None),
+        ("co-fixed-single", 2, "deep", 1, None),
+        ("co-fixed-single", 1, "deep", 1, (1, 1, 2, 3)),
+        ("full", 1, "paper", 1, 3),
+    ],
 )
-def test_a_step_is_a_graph_over_tensors(small, variant, layers, stack, r):
-    model = small(variant, layers, stack, update_size=r, num_positions=3, landmarks=3).requires_grad_(False)
+def test_a_step_is_a_graph_over_tensors(small, variant, layers, stack, r, segments):
+    linear = None if segments is None else ns.LinearConfig(segments=segments, inputs=2, embedded=stack == "deep")
+    sizes = {"update_size": r, "num_positions": 3, "landmarks": 3}
+    model = small(variant, layers, stack, linear=linear, **sizes).requires_grad_(False)
+    if linear is not None:
+        torch.nn.init.normal_(model.linear.weight)
     shape, batch = (5,) if r == 1 else (r, 5), torch.export.Dim("batch")
     leaves = [leaf for _, leaf in states.named_leaves(model.init_state(2))]
     shapes = ({0: batch}, tuple({0: batch} for _ in leaves))
@@ -192,3 +202,32 @@ def test_a_step_is_a_graph_over_tensors(small, variant, layers, stack, r):
             close(out, want)
         for (_, leaf), (_, eager) in zip(states.named_leaves(graph_state), states.named_leaves(state), strict=True):
             close(leaf, eager)
+
+
+PATH = ns.LinearConfig(segments=(1, 1, 2, 3), inputs=2, embedded=True)
+
+
+@pytest.mark.parametrize("face", ["step", "steps", "forward"])
+def test_a_linear_path_is_part_of_the_graph(small, face):
+    model, counter = small("co-fixed-single", 2, "deep", linear=PATH).requires_grad_(False), CompileCounter()
+    torch.nn.init.normal_(model.linear.weight)
+    check(model, face, torch.compile(getattr(model, face), backend=counter, fullgraph=True))
+    if face == "step":
+        assert counter.frame_count == 1, "a stream compiles its step once"
+
+
+def test_generated_code_of_a_linear_path(small):
+    model = small("co-full-single", 1, "deep", linear=PATH).requires_grad_(False)
+    torch.nn.init.normal_(model.linear.weight)
+    check(model, "step", torch.compile(model.step, backend=GENERATED, dynamic=False))
+
+
+def test_a_compiled_step_of_a_linear_path_in_place(small):
+    model = small("co-fixed-single", 2, "deep", linear=PATH).requires_grad_(False)
+    torch.nn.init.normal_(model.linear.weight)
+    step, state, eager = torch.compile(model.step, backend="aot_eager"), model.init_state(2), model.init_state(2)
+    for _ in range(9):
+        x = randn(2, 5)
+        y, state = step(x, state, inplace=True)
+        want, eager = model.step(x, eager)
+        close(y, want)

@@ -177,3 +177,17 @@ def test_what_cannot_be_is_refused_and_nothing_changes(build, variant, stack, op
     for word in words:
         assert word in str(caught.value)
     assert torch.equal(model(x), before)
+
+
+PATH = ns.LinearConfig(segments=(1, 1, 2), inputs=2)
+
+
+def test_a_linear_path_stays(build):
+    model = build("co-cont-single", linear=PATH)
+    torch.nn.init.normal_(model.linear.weight)
+    full = model.convert(variant="co-full-single")
+    assert full.config.linear == model.config.linear
+    assert torch.equal(full.linear.weight, model.linear.weight)
+    assert full.convert(window=9).config.window == 9
+    with pytest.raises(ValueError, match="linear reads 4 tokens, more than window=3"):
+        full.convert(window=3)

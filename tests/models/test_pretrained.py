@@ -82,6 +82,23 @@ def test_a_deep_model_of_many_configs_comes_back(build, tmp_path):
     assert torch.equal(other(x), model(x))
 
 
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_linear_path_comes_back(build, tmp_path, embedded):
+    linear = ns.LinearConfig(segments=(1, 1, 9), inputs=2, embedded=embedded)
+    model = build(stack="deep", linear=linear, dtype=torch.float32)
+    torch.nn.init.normal_(model.linear.weight)
+    model.save_pretrained(tmp_path)
+    again = ns.StreamModel.from_pretrained(tmp_path)
+    assert again.config == model.config
+    x = torch.randn(2, 15, 5)
+    assert torch.equal(again.steps(x, again.init_state(2))[0], model.steps(x, model.init_state(2))[0])
+    fields = json.loads((tmp_path / "config.json").read_text())
+    fields["config"]["linear"]["segments"] = [1, 1, 1, 9]
+    (tmp_path / "config.json").write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match=r"linear.weight is \[3, 9\], but the config needs \[3, 11\]"):
+        ns.StreamModel.from_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float64])
 @torch.no_grad()
 def test_a_model_that_was_cast_there_and_back_comes_back_as_it_is(build, tmp_path, cast):

@@ -9,7 +9,7 @@ import nystream as ns
 from nystream.train import Classification, TrainConfig, WindowData, fit, train_two_phase
 
 
-def main(folder, phases=False):
+def main(folder, phases=False, average=0.0):
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(3, (64,), generator=generator)
     x = torch.randn(64, 8, 3, generator=generator) + torch.nn.functional.one_hot(y, 3)[:, None]
@@ -24,10 +24,10 @@ def main(folder, phases=False):
         rank = os.environ.get("RANK", "0")
         fixed.save_pretrained(f"{folder}/{rank}")
         return
-    config = TrainConfig(epochs=6, batch_size=16, lr=1e-2, checkpoint_every=3)
+    config = TrainConfig(epochs=6, batch_size=16, lr=1e-2, checkpoint_every=3, average=average)
     train, valid = data.subset(range(48)), data.subset(range(48, 64))
     fit(model, train, valid, config, task=Classification(), folder=folder, tensorboard=False)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "phases" in sys.argv[2:])
+    main(sys.argv[1], "phases" in sys.argv[2:], 0.9 if "average" in sys.argv[2:] else 0.0)

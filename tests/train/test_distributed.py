@@ -39,9 +39,10 @@ def same(*folders, tolerance=1e-8):
         assert torch.allclose(a, b, atol=tolerance), name
 
 
-def test_torchrun_changes_nothing(tmp_path):
-    alone(tmp_path / "one")
-    together(tmp_path / "two")
+@pytest.mark.parametrize("options", [[], ["average"]], ids=["weights", "averages"])
+def test_torchrun_changes_nothing(tmp_path, options):
+    alone(tmp_path / "one", *options)
+    together(tmp_path / "two", *options)
     same(tmp_path / "one" / "model", tmp_path / "two" / "model")
     lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
     assert len(lines[0]) == len(lines[1]) == 6

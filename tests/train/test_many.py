@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import nystream as ns
 from nystream.train import Classification, Forecasting, TrainConfig, fit, fit_many
 from nystream.train.many import Many
 
@@ -37,6 +38,27 @@ def test_streams_as_apart(tiny, streams, stack):
     for i, model in enumerate(apart):
         fit(model, data, data, TrainConfig(**{**config.to_dict(), "seed": i}), task=Forecasting())
         same(together[i], model)
+
+
+@pytest.mark.parametrize(
+    ("stack", "linear"),
+    [
+        ("paper", ns.LinearConfig(segments=(1, 1, 4), inputs=2)),
+        ("paper", ns.LinearConfig(embedded=True)),
+        ("deep", ns.LinearConfig(segments=(1, 2, 2, 9), embedded=True)),
+    ],
+)
+def test_a_linear_path_as_apart(tiny, streams, stack, linear):
+    config = TrainConfig(epochs=2, batch_size=2, lr=1e-2, context=5 if stack == "deep" else 0)
+    options = {"layers": 2, "stack": stack, "linear": linear}
+    together, apart = ([tiny("co-fixed-single", seed=i, **options).double() for i in range(2)] for _ in range(2))
+    data = streams(2)
+    data = type(data)([data.stream(i)[0].double() for i in range(2)], [data.stream(i)[1] for i in range(2)])
+    fit_many(together, data, data, config, task=Forecasting())
+    for i, model in enumerate(apart):
+        fit(model, data, data, TrainConfig(**{**config.to_dict(), "seed": i}), task=Forecasting())
+        same(together[i], model)
+        assert model.linear.weight.any()
 
 
 def same(a, b, tolerance=1e-6):

@@ -190,3 +190,12 @@ def test_with_context_the_outputs_are_those_of_the_whole_stream():
     place = torch.arange(batch.x.shape[1])
     scored = (place >= batch.unscored[:, None]) & (place < batch.lengths[:, None])
     torch.testing.assert_close(outputs[scored], whole[0, batch.y[scored].long()], rtol=1e-12, atol=1e-12)
+
+
+def test_a_path_beyond_the_window_needs_streams():
+    beyond = config(variant="co-full-single", stack="deep", linear=ns.LinearConfig(segments=5))
+    with pytest.raises(ValueError, match=r"through='windows' cannot train a linear path over 5 tokens.*window=4"):
+        sampler(counted(20), beyond, TrainConfig(through="windows"))
+    assert sampler(counted(20), beyond, TrainConfig()).streams
+    within = config(variant="co-full-single", stack="deep", linear=ns.LinearConfig(segments=4))
+    assert not sampler(counted(20), within, TrainConfig(through="windows")).streams

@@ -196,6 +196,7 @@ def test_landmarks_stay_or_are_learned_in_the_fine_tuning(teacher, windows, lear
         ({}, {"tokens": 1}, "tokens=1 is less than the m=2 landmarks"),
         ({}, {"config": TrainConfig(patience=2)}, "config has patience=2, but the transfer has no validation"),
         ({}, {"config": TrainConfig(schedule="plateau")}, "config has schedule='plateau'"),
+        ({}, {"config": TrainConfig(average=0.9)}, "config has average=0.9, but the transfer averages no weights"),
         ({}, {"seeds": [1]}, "seeds= is for several models"),
         ({}, {"task": Forecasting()}, "task= is for the fine-tuning"),
         ({}, {"fine_tune": CONFIG}, "fine_tune= needs a task"),

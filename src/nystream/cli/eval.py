@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nystream import files
 from nystream.cli.saved import OnSavedModel
-from nystream.cli.screen import console, scores_table
+from nystream.cli.screen import console, print_scores
 from nystream.config.option import option
 from nystream.data.run import evaluate
 from nystream.train.log import plain_numbers
@@ -34,4 +34,4 @@ class Eval(OnSavedModel):
         if self.json is not None:
             record = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
             files.write_text(self.json, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-        console(self.plain).print(scores_table(scores, problem.info, f"{self.model} on {self.source}, streaming"))
+        print_scores(console(self.plain), scores, problem.info, f"{self.model} on {self.source}, streaming")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nystream.cli.saved import OnSavedModel
-from nystream.cli.screen import console, scores_table
+from nystream.cli.screen import console, print_table, scores_table
 from nystream.config.option import option
 from nystream.data.run import evaluate, with_landmarks
 
@@ -35,5 +35,5 @@ class FitLandmarks(OnSavedModel):
         fixed.save_pretrained(self.out)
         before, after = evaluate(model, problem, show=self.show), evaluate(fixed, problem, show=self.show)
         both = {"before": before.pop("model"), "model": after["model"], **before}
-        console(self.plain).print(scores_table(both, problem.info, f"{self.source}, streaming"))
+        print_table(console(self.plain), scores_table(both, problem.info), f"{self.source}, streaming")
         print(f"wrote {self.out}", flush=True)

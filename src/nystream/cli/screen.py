@@ -14,8 +14,10 @@ from rich.text import Text
 
 from nystream.config import ModelInfo
 from nystream.data.problem import Scores
+from nystream.data.verdict import verdicts
 
 WIDTH = 80  # of prose, even on a wider terminal
+MAX_SCORES_ACROSS = 3  # side by side
 
 Block = tuple[str, Table, list[str]]  # title, table, notes: one paragraph each
 
@@ -75,16 +77,43 @@ def fitting(table: Table, output: Console) -> Iterator[Table]:
     yield _with(table, [first, *columns])
 
 
-def scores_table(scores: Mapping[str, Scores], info: ModelInfo, title: str) -> Table:
-    """One row per score; the model and its baselines side by side."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+def print_scores(output: Console, scores: Mapping[str, Scores], info: ModelInfo, title: str) -> None:
+    """Print the scores of a model and its baselines, and how they compare."""
+    print_table(output, scores_table(scores, info), title)
+    output.print(filled([verdict(scores, info)], output.width))
+
+
+def print_table(output: Console, table: Table, title: str) -> None:
+    output.print(title, style="bold")
+    for part in fitting(table, output):
+        output.print(part)
+
+
+def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
+    """The model and its baselines, one per row; with many scores, one score per row."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     unit = f", {info.units[0]}" if len(set(info.units)) == 1 else ""
-    table.add_column(f"{(info.task or '').capitalize()}{unit}", overflow="fold")
+    table.add_column(f"{(info.task or '').capitalize()}{unit}", no_wrap=True)
+    names = list(next(iter(scores.values())))
+    if len(names) <= MAX_SCORES_ACROSS:
+        for score in names:
+            table.add_column(score, justify="right")
+        for name, values in scores.items():
+            cells = (_number(values.get(score)) for score in names)
+            table.add_row(name, *cells, style="bold" if name == "model" else "")
+        return table
     for name in scores:
-        table.add_column(name, justify="right", style="bold" if name == "model" else "", overflow="fold")
-    for score in next(iter(scores.values())):
+        table.add_column(name, justify="right", style="bold" if name == "model" else "", no_wrap=True)
+    for score in names:
         table.add_row(score, *(_number(values.get(score)) for values in scores.values()))
     return table
+
+
+def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
+    """How the model compares with the baselines, as one sentence."""
+    found = verdicts(scores, higher_is_better=info.task != "forecasting")
+    name = next(iter(scores["model"])).partition(" of ")[0]
+    return f"{name.capitalize()}: {'; '.join(one.sentence for one in found)}."
 
 
 def _number(value: float | None) -> str:

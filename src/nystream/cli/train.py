@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from nystream import variants
 from nystream.cli.options import overriding, plain_option
-from nystream.cli.screen import console, scores_table
+from nystream.cli.screen import console, print_scores
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for_training
@@ -73,7 +73,8 @@ class Train:
         drawn = _draw(result)
         screen = console(self.plain)
         screen.print()
-        screen.print(scores_table(result.scores["test"], result.problem.info, "Test part, streaming"))
+        print_scores(screen, result.scores["test"], result.problem.info, "Test part, streaming")
+        screen.print()
         plots = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{plots}")
         print(f"next: {_next(result, settings)}", flush=True)

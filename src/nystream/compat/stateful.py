@@ -49,6 +49,9 @@ class Continual(nn.Module):
     @property
     def receptive_field(self) -> int:
         """Number of steps an output can depend on."""
+        cfg = self.module.config
+        if isinstance(cfg, ModelConfig) and cfg.linear is not None:
+            return cfg.receptive_field
         return self._reach([cfg.receptive_field for cfg in self._blocks])
 
     @property

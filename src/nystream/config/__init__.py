@@ -2,6 +2,7 @@
 
 from nystream.config.attention import PINVS, AttentionConfig
 from nystream.config.info import ModelInfo
+from nystream.config.linear import LinearConfig
 from nystream.config.model import EncoderConfig, ModelConfig
 from nystream.variants import RECOMPUTE_BELOW, VARIANTS
 
@@ -11,6 +12,7 @@ __all__ = [
     "VARIANTS",
     "AttentionConfig",
     "EncoderConfig",
+    "LinearConfig",
     "ModelConfig",
     "ModelInfo",
 ]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from nystream import variants
 from nystream.config.attention import AttentionConfig
 from nystream.config.checks import boolean, fields_of, fingerprint_of, one_of, positive_number, probability, size
+from nystream.config.linear import LinearConfig
 
 Stack = Literal["paper", "deep"]
 Norm = Literal["pre", "post"]
@@ -193,6 +194,9 @@ class ModelConfig(EncoderConfig):
         output_dim: Width of an output: the number of classes or of forecast quantities.
         positions: Positional encoding: "learned", "sinusoidal" or "none".
         num_positions: Number of positions P, used in rotation. Default: the window n.
+        linear: A linear path from the last tokens to the output, added to that of the head. Unless `stack` is "deep",
+            it must read no more tokens than the window has and, if it is `embedded`, the newest one only: `forward`
+            sees no tokens before the window. Not for `update_size` > 1.
 
     Example:
         >>> import nystream as ns
@@ -208,6 +212,7 @@ class ModelConfig(EncoderConfig):
     output_dim: int
     positions: Positions = "learned"
     num_positions: int | None = None
+    linear: LinearConfig | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,6 +227,53 @@ class ModelConfig(EncoderConfig):
                 f"num_positions={self.num_positions} is too many for positions='sinusoidal' with "
                 f"embed_dim={self.embed_dim}: num_positions * embed_dim can be at most {MAX_POSITION_VALUES}"
             )
+        if self.linear is not None:
+            object.__setattr__(self, "linear", self._checked_linear(self.linear))
+
+    def _checked_linear(self, linear: LinearConfig) -> LinearConfig:
+        if not isinstance(linear, LinearConfig):
+            raise TypeError(f"linear is a {type(linear).__name__}, but must be a LinearConfig or None")
+        if self.update_size > 1:
+            raise ValueError(
+                f"linear= is not supported with update_size={self.update_size}: a linear path reads one token at a time"
+            )
+        if linear.width(self.input_dim) > self.input_dim:
+            raise ValueError(f"linear.inputs={linear.inputs} is more than input_dim={self.input_dim}")
+        size("the number of features of linear", linear.features(self.input_dim))
+        if self.stack != "deep" and linear.tokens > self.window:
+            raise ValueError(
+                f"linear reads {linear.tokens} tokens, more than window={self.window}: forward() could not see them "
+                f"all; with stack='deep', it reads streams of any length"
+            )
+        if self.stack != "deep" and linear.embedded and linear.tokens > 1:
+            raise ValueError(
+                f"linear.embedded=True with {linear.tokens} tokens needs stack='deep': otherwise forward() would lack "
+                f"tokens before the window, which the first tokens of the window need"
+            )
+        # What reads all numbers is stored alike, so that equal models have equal fingerprints.
+        reads_all = linear.tokens == 1 or linear.inputs == self.input_dim
+        return dataclasses.replace(linear, inputs=None) if reads_all else linear
+
+    @property
+    def receptive_field(self) -> int:
+        """Number of tokens an output can depend on. An upper bound for several blocks with continual landmarks."""
+        reach = super().receptive_field
+        if self.linear is None:
+            return reach
+        return reach + self.linear.tokens - 1 if self.linear.embedded else max(reach, self.linear.tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields; without `linear` if there is none, as in configs and fingerprints of version 0.1."""
+        fields = super().to_dict()
+        del fields["linear"]
+        return fields if self.linear is None else fields | {"linear": self.linear.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Any:
+        """Create the config from the result of `to_dict`, possibly read from JSON. Unknown fields are errors."""
+        if isinstance(fields, dict) and fields.get("linear") is not None:
+            fields = {**fields, "linear": LinearConfig.from_dict(fields["linear"])}
+        return super().from_dict(fields)
 
     @property
     def encoder(self) -> EncoderConfig:

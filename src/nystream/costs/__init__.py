@@ -5,6 +5,7 @@ All functions are plain arithmetic on n (window), d (width) and m (landmarks). T
 
 from nystream.costs.executed import dense, executed
 from nystream.costs.flops import flops
+from nystream.costs.linear import LinearCosts, linear
 from nystream.costs.memory import memory
 from nystream.costs.model import CostModel, Executed, Growth, Memory, Sizes, Stored, growth
 from nystream.costs.state import pool_bytes, state_bytes
@@ -13,6 +14,7 @@ __all__ = [
     "CostModel",
     "Executed",
     "Growth",
+    "LinearCosts",
     "Memory",
     "Sizes",
     "Stored",
@@ -20,6 +22,7 @@ __all__ = [
     "executed",
     "flops",
     "growth",
+    "linear",
     "memory",
     "pool_bytes",
     "state_bytes",

@@ -104,14 +104,15 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
     arrays = [n * d] if kernel == "fixed" else [n * d, n * d]
     if kernel != "full":
         slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials
-        arrays += [n * landmarks * tile, slots * _padded(landmarks * (d + 2 * tile))]
+        arrays += [n * landmarks * tile, slots * padded(landmarks * (d + 2 * tile))]
     if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
-    return 4 * (_CACHE_LINE + sum(map(_padded, arrays)))  # the token count has a cache line of its own
+    return 4 * (_CACHE_LINE + sum(map(padded, arrays)))  # the token count has a cache line of its own
 
 
 _CACHE_LINE = 16  # float32 numbers
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """The size of an array in float32 numbers, in whole cache lines."""
     return -(-size // _CACHE_LINE) * _CACHE_LINE

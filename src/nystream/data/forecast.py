@@ -13,14 +13,17 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
+from nystream.data.linear_start import LinearStart, beside, better, fit_start
 from nystream.data.problem import SHARES, PartName, Problem, Scores
 from nystream.data.reader import Policy
-from nystream.data.table import Table
+from nystream.data.table import Table, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
+from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
 
+DROPOUT = 0.1  # of a Transformer beside a linear path
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
 PART_NAMES: dict[PartName, str] = {
     "train": f"first {SHARES[0]:.0%} of the rows, the training data",
@@ -38,9 +41,14 @@ class Forecast(Problem):
     horizon: int
     info: ModelInfo
     notes: tuple[str, ...]
+    start: LinearStart | None = None  # what the model starts from
 
     task = Forecasting()
-    short, dropout = 0.0, 0.0
+    short = 0.0
+
+    @property
+    def dropout(self) -> float:  # type: ignore[override]
+        return 0.0 if self.start is None else DROPOUT
 
     @cached_property
     def y(self) -> NDArray[np.float32]:
@@ -65,6 +73,17 @@ class Forecast(Problem):
         start = max(0, start - warm)
         return StreamData([self.rows.x[start:stop]], [self.y[start:stop]])
 
+    def missed(self, data: StreamData, name: PartName, warm: int) -> StreamData:
+        """The data of a part as returned by `part`, or with a teacher's outputs, for what the linear path misses."""
+        assert self.start is not None
+        start, stop = self.edges(name)
+        return beside(self.start, data, slice(max(0, start - warm), stop))
+
+    def linear(self, name: PartName, warm: int) -> NDArray[np.float64]:
+        """The outputs of the linear path at the scored rows [N, targets]."""
+        assert self.start is not None
+        return self.start.output[slice(*self.scored(name, warm))]
+
     def scored(self, name: PartName, warm: int) -> tuple[int, int]:
         """Return the first scored row of a part, and the one after the last."""
         start, stop = self.edges(name)
@@ -84,7 +103,17 @@ class Forecast(Problem):
                 earlier = np.arange(start, stop) + self.horizon - lag
                 change = self.rows.base[earlier] - self.rows.base[start:stop]
                 baselines[cycle] = _errors(change, y, self.reader.targets)
+        # Trees are fitted to the training rows, so they are no baseline for all rows.
+        if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
+            change = trees.predict(self.rows.x[start:stop])
+            baselines = {"boosted trees": _errors(change, y, self.reader.targets), **baselines}
         return baselines
+
+    @cached_property
+    def trees(self) -> tuple[Trees | None, str]:
+        """Boosted trees on the same tokens, or None, and a note on them."""
+        train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
+        return fit_trees(self.rows.x[train], self.y[train], self.rows.x[valid], self.y[valid])
 
     def _rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
@@ -110,6 +139,7 @@ def forecast(
     units: Sequence[str] = (),
     missing: Policy | None = None,
     gaps: Policy | None = None,
+    linear: bool = False,
     reader: TableReader | None = None,
 ) -> Forecast:
     """Set up a forecast of the targets `horizon` rows ahead.
@@ -130,19 +160,29 @@ def forecast(
             given reader was trained, otherwise an error.
         gaps: For rows missing in time: raise an error, repeat the last values, or ignore the gap; the default is as for
             `missing`.
+        linear: Whether to start from ridge regression: tokens have the lags and harmonics that it needs
+            (`nystream.data.lags`), and columns that do not help it are dropped, unless `columns` names them.
         reader: The reader of a trained model; by default one is determined from the table.
     """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
     if reader is None:
-        reader, notes = find_reader(table, targets, time, columns, categorical, SHARES[0], time_format, decimal)
+        reader, notes = find_reader(
+            table, targets, time, columns, categorical, SHARES[0], time_format, decimal, horizon if linear else None
+        )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
     rows = read_rows(reader, table, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
-    info = ModelInfo(
+    problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), (*notes, *rows.notes))
+    _check_targets(problem, table.name, parts)
+    return _with_start(problem, narrow=not columns) if linear else problem
+
+
+def _info(reader: TableReader, units: Sequence[str], horizon: int) -> ModelInfo:
+    return ModelInfo(
         task="forecasting",
         inputs=reader.names,
         labels=reader.targets,
@@ -151,9 +191,42 @@ def forecast(
         seconds=reader.step,
         reader=reader.to_dict(),
     )
-    problem = Forecast(reader, rows, horizon, info, (*notes, *rows.notes))
-    _check_targets(problem, table.name, parts)
-    return problem
+
+
+def _with_start(problem: Forecast, narrow: bool) -> Forecast:
+    """The problem with its linear path; with `narrow`, without columns that do not make it clearly better."""
+    fitted = _fit_start(problem)
+    others = [name for name in problem.reader.column_names if name not in problem.reader.targets]
+    note = ""
+    if narrow and others:
+        narrowed = _of_targets(problem)
+        start = _fit_start(narrowed)
+        if not better(fitted.ridge, start.ridge):
+            problem, fitted = narrowed, start
+            note = f"{listed(others)} dropped: no better forecast with ridge regression; --columns keeps them"
+    ridge = fitted.ridge
+    last = "the last row" if ridge.lags == 1 else f"the last {ridge.lags} rows"
+    notes = (*problem.notes, *([note] if note else []), f"starting from ridge regression on {last}, lags and calendar")
+    return dataclasses.replace(problem, start=fitted, notes=notes)
+
+
+def _fit_start(problem: Forecast) -> LinearStart:
+    reader = problem.reader
+    numbers = sum(not column.categories for column in reader.columns)
+    train, valid = problem.edges("train")[1], problem.edges("valid")
+    return fit_start(problem.rows.x, problem.y, train, valid, len(reader.targets), numbers, reader.history)
+
+
+def _of_targets(problem: Forecast) -> Forecast:
+    """The problem without columns other than the targets."""
+    reader = problem.reader
+    columns = tuple(column for column in reader.columns if column.name in reader.targets)
+    narrow = dataclasses.replace(reader, columns=columns)
+    dropped = len(reader.names) - len(narrow.names)
+    kept = np.r_[: len(columns), len(columns) + dropped : len(reader.names)]  # the targets come first
+    rows = problem.rows._replace(x=np.ascontiguousarray(problem.rows.x[:, kept]))
+    info = _info(narrow, problem.info.units, problem.horizon)
+    return dataclasses.replace(problem, reader=narrow, rows=rows, info=info)
 
 
 def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
@@ -18,19 +19,26 @@ from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 ZONED = {True: "times must have a time zone, such as Z or +02:00", False: "times must not have a time zone"}
 
 
+class TableState(NamedTuple):
+    """What is remembered between records."""
+
+    row: RowState
+    past: NDArray[np.float64]  # [history, targets]: the targets of the last rows, NaN where there were none
+
+
 class LiveTable(LiveReader):
     """Reads one row at a time: a record is a dict from column to text, number or None."""
 
-    state: RowState
+    state: TableState
 
     def __init__(self, reader: TableReader, missing: Policy, gaps: Policy) -> None:
         self.reader, self.missing, self.gaps, self.zoned = reader, missing, gaps, bool(reader.zoned)
-        self.state = initial_state(reader)
+        self.state = TableState(initial_state(reader), np.full((reader.history, len(reader.targets)), np.nan))
 
     def read(self, record: Any) -> list[Token]:
         if not isinstance(record, dict):
             raise RecordError(f"a record is a {type(record).__name__}, but must be a dict with the columns' values")
-        reader, before = self.reader, self.state
+        reader, (before, past) = self.reader, self.state
         time, missing = self._time(record)
         values = tuple([column.value(record.get(column.name), reader.decimal) for column in reader.columns])
         if any(map(math.isnan, values)):
@@ -43,25 +51,30 @@ class LiveTable(LiveReader):
             reason, kind = self._missing_reason(record, missing)
             raise RecordError(f"{reason}; {MISSING_HINT}", kind)
         usable = None if missing and self.missing == "skip" else values
-        rows, _, self.state = take_row(reader, before, verdict, usable)
+        rows, _, after = take_row(reader, before, verdict, usable)
+        tokens = list[Token]()
+        for row in rows:
+            tokens.append(self._token(row, past, missing))
+            past = np.concatenate([past[1:], tokens[-1].base[None]])  # type: ignore[index]
+        self.state = TableState(after, past)
         self._set_note(verdict, before, record, missing, bool(rows))
-        return [self._token(row, missing) for row in rows]
+        return tokens
 
     def memory(self) -> dict[str, Any]:
-        state = self.state
+        row, past = self.state
         return {
-            "span": list(state.span),
-            "values": _to_json(state.values),
-            "before": _to_json(state.before),
-            "doubted": _to_json(state.pending),
+            "span": list(row.span),
+            "values": _to_json(row.values),
+            "past": [_to_json(values) for values in past.tolist()],
+            "doubted": _to_json(row.pending),
         }
 
     def remember(self, memory: dict[str, Any]) -> None:
-        values, before, pending = (self._from_json(memory[name]) for name in ("values", "before", "doubted"))
+        values, pending = (self._from_json(memory[name]) for name in ("values", "doubted"))
         if values is None:
             raise ValueError("the memory has no values")
         span = [None if time is None else int(time) for time in memory["span"]]
-        self.state = RowState(Span(*span), values, before, pending)
+        self.state = TableState(RowState(Span(*span), values, pending), self._past(memory))
 
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         reader = self.reader
@@ -85,7 +98,7 @@ class LiveTable(LiveReader):
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
         """The time of a record, one step after the last if it has none, and the time column's name in that case."""
-        reader, last = self.reader, self.state.span.last
+        reader, last = self.reader, self.state.row.span.last
         if reader.time is None:
             return None, ()
         field = record.get(reader.time)
@@ -102,13 +115,25 @@ class LiveTable(LiveReader):
             raise RecordError(f"{reader.time!r} is {shown(field)}, but {needed}", needed)
         return time, ()
 
-    def _token(self, row: Row, missing: tuple[str, ...]) -> Token:
+    def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:
+        """The targets of the last rows; version 0.1 remembered only those of the last one, in `before`."""
+        shape = self.state.past.shape
+        if "past" in memory:
+            past = np.array([_from_null(values) for values in memory["past"]]).reshape(len(memory["past"]), -1)
+        else:
+            before = self._from_json(memory["before"])
+            past = np.array([[math.nan if before is None else before[place] for place in self.reader.target_places]])
+        if past.shape != shape:
+            raise ValueError(f"the memory has past rows {list(past.shape)}, but the reader needs {list(shape)}")
+        return past
+
+    def _token(self, row: Row, past: NDArray[np.float64], missing: tuple[str, ...]) -> Token:
         reader = self.reader
         if row.kind != "row":
             missing = tuple(name for name, value in zip(reader.column_names, row.given, strict=True) if value != value)
         base = np.array([row.values[place] for place in reader.target_places])
         time = None if reader.time is None else np.datetime64(row.time, "us")
-        return Token(reader.encode_row(row.values, row.before, row.time), time, missing, row.kind == "gap", base)
+        return Token(reader.encode_row(row.values, past, row.time), time, missing, row.kind == "gap", base)
 
     def _set_note(
         self, verdict: Verdict, before: RowState, record: dict[str, Any], missing: Sequence[str], accepted: bool
@@ -128,7 +153,7 @@ class LiveTable(LiveReader):
         if missing and self.missing == "skip":
             return self._missing_reason(record, missing)
         places = zip(self.reader.targets, self.reader.target_places, strict=True)
-        unknown = [name for name, place in places if math.isnan(self.state.values[place])]
+        unknown = [name for name, place in places if math.isnan(self.state.row.values[place])]
         return f"no value of {listed(unknown)} is known yet, so there is nothing to forecast from", "no base"
 
     def _missing_reason(self, record: dict[str, Any], missing: Sequence[str]) -> tuple[str, str]:
@@ -150,9 +175,13 @@ class LiveTable(LiveReader):
             raise ValueError(
                 f"the memory has {len(values)} values, but the reader has {len(self.reader.columns)} columns"
             )
-        return tuple(math.nan if value is None else float(value) for value in values)
+        return _from_null(values)
 
 
-def _to_json(values: Values | None) -> list[float | None] | None:
+def _from_null(values: Sequence[float | None]) -> Values:
+    return tuple(math.nan if value is None else float(value) for value in values)
+
+
+def _to_json(values: Sequence[float] | None) -> list[float | None] | None:
     """Values for JSON, which has no NaN."""
     return None if values is None else [None if value != value else value for value in values]

@@ -26,7 +26,7 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
         *("target", "horizon", "time", "time_format", "decimal"),
-        *("columns", "categorical", "units", "missing", "gaps"),
+        *("columns", "categorical", "units", "missing", "gaps", "linear"),
     ),
     "frames": ("task", "background"),
     "audio": ("seconds",),
@@ -74,10 +74,19 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
             units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
             missing=settings.missing,
             gaps=settings.gaps,
+            linear=_linear(settings),
         )
     if kind == "frames":
         return labelled(read_frames(path, settings.task, show=show), settings.background, settings.seed)
     return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed)
+
+
+def _linear(settings: Settings) -> bool:
+    """Whether a forecast starts from ridge regression."""
+    streams = settings.stack == "deep" or settings.layers == 1
+    if settings.linear == "yes" and not streams:
+        raise ValueError("linear='yes' does not go with several blocks of --stack paper: give --stack deep")
+    return settings.linear == "yes" or (settings.linear == "auto" and streams)
 
 
 def open_for(

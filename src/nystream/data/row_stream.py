@@ -15,7 +15,6 @@ class RowState(NamedTuple):
 
     span: Span
     values: Values  # the last known ones
-    before: Values | None = None  # the values of the last token
     pending: Values | None = None  # the values of a row that is held back
 
 
@@ -26,7 +25,6 @@ class Row(NamedTuple):
     time: int  # microseconds; 0 if rows have no time
     given: Values  # as they came, NaN where missing; all NaN for a gap
     values: Values  # without missing values
-    before: Values  # the values of the previous token; its own for the first one
 
 
 def initial_state(reader: TableReader) -> RowState:
@@ -54,7 +52,7 @@ def take_row(
     Returns:
         The complete rows, the number of rows dropped because a target has no value yet, and the state after.
     """
-    rows, last, before, unknown = list[Row](), state.values, state.before, 0
+    rows, last, unknown = list[Row](), state.values, 0
     for kind, time in verdict.rows:
         given = values if kind == "row" else state.pending if kind == "pending" else (math.nan,) * len(last)
         if given is None:
@@ -68,14 +66,13 @@ def take_row(
             complete = _filled(last, reader.usual)
         else:
             last = given
-        rows.append(Row(kind, time, given, complete, before or complete))
-        before = complete
+        rows.append(Row(kind, time, given, complete))
     pending = state.pending
     if verdict.held_back:
         pending = values
     elif verdict.span.pending is None:
         pending = None
-    return rows, unknown, RowState(verdict.span, last, before, pending)
+    return rows, unknown, RowState(verdict.span, last, pending)
 
 
 def _filled(values: Values, others: Values) -> Values:

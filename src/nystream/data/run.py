@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from torch import Tensor
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
-from nystream.data import teaching
+from nystream.data import linear_start, teaching
+from nystream.data.forecast import Forecast
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
 from nystream.data.settings import Settings
@@ -42,6 +43,8 @@ LANDMARK_TOKENS = 20_000
 # Landmarks that are fixed early are trained from there, so the sample need not be large. As they start as pairs, Γ† can
 # be left out.
 EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
+# What linear regression misses is mostly noise, so that a Transformer beside it overfits easily.
+BESIDE_LINEAR: dict[str, Any] = {"weight_decay": 0.05, "average": 0.98}
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 
 LogLine = Callable[[str], None]
@@ -68,7 +71,8 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
-    return dataclasses.replace(settings, window=window, landmarks=landmarks)
+    linear: Literal["yes", "no"] = "yes" if isinstance(problem, Forecast) and problem.start is not None else "no"
+    return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
 def train(
@@ -107,18 +111,16 @@ def _train(
     train_config, warm = training(settings, problem, config)
     if settings.window > problem.longest:  # no error: short streams are trained on and scored too
         log(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
+    start = problem.start if isinstance(problem, Forecast) else None
     parts = {name: problem.part(name, warm) for name in PARTS}
     train_config = _with_updates(train_config, parts["train"], config)
     torch.manual_seed(settings.seed)
-    model = StreamModel(config, problem.info)
-    model.input_scaler.fit(parts["train"].x)
-    if problem.task.scaled:
-        _fit_output_scaler(model, parts["train"].y)
+    model = _untrained(config, problem, parts["train"], start)
     early = settings.recipe == "early"
     phases = [phase_one(train_config)]
     if fixed:
         phases = divide(train_config, len(config.blocks), shorten=True, at_once=early)
-    data, learned_from = parts["train"], list[str | None]()
+    data, valid, learned_from = parts["train"], parts["valid"], list[str | None]()
     task: Task = problem.task
     done = _log_progress(folder, phases, log)
     if done:
@@ -132,9 +134,11 @@ def _train(
             learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
             log(f"also learning from {settings.teacher}{teaching.doubt(learned_from, data)}")
             data, task = teaching.taught(data, problem, teacher.to(device), train_config)
+        if isinstance(problem, Forecast) and start is not None:
+            data, valid = problem.missed(data, "train", warm), problem.missed(valid, "valid", warm)
         common = Training(
             train=data,
-            valid=parts["valid"],
+            valid=valid,
             task=task,
             landmark_fit=EARLY._replace(landmarks=settings.landmarks) if early else LandmarkFit(LANDMARK_TOKENS),
             at_once=early,
@@ -143,13 +147,16 @@ def _train(
             progress=show,
         )
         model = _run_phases(settings, common, model.to(device), phases, log)
+        if isinstance(problem, Forecast) and start is not None:
+            model = _with_best_share(linear_start.joined(model, config, start), problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
+    warm = _scored_from(model, warm)
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
-        output, y = predict(model, parts[name], skip=warm, progress=show)
-        _log_if_not_finite(output, log)
-        scores[name] = {"model": problem.scores(name, warm, output, y), **problem.baselines(name, warm)}
+        output, scores[name] = _scored(model, problem, name, warm, log, show)
+    if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
+        log(problem.trees[1])
     if not done:
         record: dict[str, Any] = scores | {
             "task": problem.info.task,
@@ -167,14 +174,65 @@ def evaluate(
     model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
 ) -> dict[str, Scores]:
     """Streaming scores of a model on a source, and those of the baselines."""
-    warm = warm_up(model.config, TrainConfig(short=problem.short))
-    data = problem.part(part, warm)
-    longest = int(data.length.max())
+    window = warm_up(model.config, TrainConfig(short=problem.short))
+    warm = _scored_from(model, window)
+    longest = int(problem.part(part, warm).length.max())
+    if longest <= window:
+        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {window + 1}")
     if longest <= warm:
-        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {warm + 1}")
+        log(f"the model reads {warm + 1} rows, more than the source has; scores are from row {window + 1} on")
+        warm = window
+    return _scored(model, problem, part, warm, log, show)[1]
+
+
+def _scored(
+    model: StreamModel, problem: Problem, part: PartName, warm: int, log: LogLine, show: bool | None
+) -> tuple[Tensor, dict[str, Scores]]:
+    """The outputs for the scored tokens of a part, and the scores of the model and of the baselines."""
+    data = problem.part(part, warm)
     output, y = predict(model, data, skip=warm, progress=show)
     _log_if_not_finite(output, log)
-    return {"model": problem.scores(part, warm, output, y), **problem.baselines(part, warm)}
+    scores = {"model": problem.scores(part, warm, output, y)}
+    if model.config.linear is not None:
+        ridge, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+        scores["ridge"] = problem.scores(part, warm, ridge, y)
+    return output, scores | problem.baselines(part, warm)
+
+
+def _scored_from(model: StreamModel, warm: int) -> int:
+    """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
+    return warm if model.config.linear is None else max(warm, model.config.linear.tokens - 1)
+
+
+def _untrained(
+    config: ModelConfig, problem: Problem, train: StreamData, start: linear_start.LinearStart | None
+) -> StreamModel:
+    """The model before training, with its scalers; beside a linear path, the Transformer alone."""
+    if start is not None:
+        model = StreamModel(linear_start.without_path(config, problem.output_dim))
+        linear_start.prepare(model, start)
+        return model
+    model = StreamModel(config, problem.info)
+    model.input_scaler.fit(train.x)
+    if problem.task.scaled:
+        _fit_output_scaler(model, train.y)
+    return model
+
+
+def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
+    """The model with that share of the Transformer's outputs which is best on validation data."""
+    model.info = problem.info
+    warm = _scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
+    output, y = predict(model, problem.part("valid", warm), skip=warm)
+    share, error = linear_start.best_share(
+        problem.linear("valid", warm), output.double().cpu().numpy(), y.double().cpu().numpy()
+    )
+    linear_start.scale_share(model, share)
+    if share:
+        log(f"on validation data, {1 - error:.1%} better than ridge regression; share of the Transformer: {share:g}")
+    else:
+        log("no better than ridge regression on validation data: the Transformer is left out")
+    return model
 
 
 def with_landmarks(
@@ -216,6 +274,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         dropout=problem.dropout,
         # Forecasts need to know how long ago something was; classes were found better with decay alone.
         positions="none" if decay and not problem.task.scaled else "learned",
+        linear=problem.start.config if isinstance(problem, Forecast) and problem.start is not None else None,
     )
 
 
@@ -228,6 +287,7 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
         seed=settings.seed,
         short=problem.short,
         bf16=False if problem.task.scaled else None,  # forecasts need more precision than bfloat16 has
+        **(BESIDE_LINEAR if config.linear is not None else {}),
     )
     warm = warm_up(config, train_config)
     if problem.longest <= warm:

@@ -43,7 +43,12 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
 
 
 def _advice(different: list[str], theirs: dict[str, Any], config: Path) -> str:
-    """What to do about settings that differ: version 0.1 counted epochs differently, so its command needs a change."""
+    """What to do about settings that differ: version 0.1 counted epochs differently, so its command needs a change.
+
+    It had no linear path either.
+    """
+    if different == ["linear"]:
+        return f"give --linear {theirs['linear']} to resume it, or another folder"
     if different != ["epochs"] or ALL_PHASES in config.read_text(encoding="utf-8"):
         return "give another folder"
     return (

@@ -61,6 +61,11 @@ class Settings:
     gaps: Policy = option(
         "fail", "Tables: how to treat gaps in time: fail, fill with the last values, or skip the gap."
     )
+    linear: Literal["auto", "yes", "no"] = option(
+        "auto",
+        "Tables: start from ridge regression on lags and the calendar, which the Transformer then improves; auto does, "
+        "except for several blocks with --stack paper.",
+    )
     task: TaskName = option(
         "auto",
         "Feature files: one class per file (classification) or classes per frame (detection); auto decides by the "
@@ -119,7 +124,7 @@ class Settings:
             raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
         for field in dataclasses.fields(self):
             value, wanted = getattr(self, field.name), type(field.default)
-            if field.name == "decay" and isinstance(value, bool):  # as YAML reads yes and no
+            if field.name in ("decay", "linear") and isinstance(value, bool):  # as YAML reads yes and no
                 value = "yes" if value else "no"
                 object.__setattr__(self, field.name, value)
             if field.name in LISTS and isinstance(value, list | tuple):
@@ -137,6 +142,7 @@ class Settings:
             ("stack", ("deep", "paper")),
             ("decay", ("auto", "yes", "no")),
             ("recipe", ("auto", "early", "paper")),
+            ("linear", ("auto", "yes", "no")),
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
@@ -171,7 +177,7 @@ def read_config(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"config={path} cannot be used: {error}") from error
     if DATA in text:  # of a run, perhaps by an older version
-        fields = {"decay": "no", "recipe": "paper"} | fields
+        fields = {"decay": "no", "recipe": "paper", "linear": "no"} | fields
         if ALL_PHASES not in text and fields.get("variant") == "co-fixed":
             fields["epochs"] += fields.get("layers", 1) * max(1, fields["epochs"] // 2)
     return fields

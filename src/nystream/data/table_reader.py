@@ -1,5 +1,5 @@
-"""How rows of a table become tokens: numbers, categories as zeros and ones, the change of each target since the
-previous token, and the time of day and of the week.
+"""How rows of a table become tokens: numbers, categories as zeros and ones, what each target was some rows ago, and
+the time of day and of the week.
 
 A model of a table forecasts the change of its targets after some rows. `Token.base` has the last known targets: a
 forecast is the base plus the output of the model.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.config.checks import boolean, fields_of
+from nystream.config.checks import boolean, fields_of, positive_int, whole
 from nystream.data.calendar import DAY, WEEK, time_features
 from nystream.data.numbers import read_number
 from nystream.data.reader import Policy, Reader, check_policy, is_empty, reject_gaps
@@ -94,6 +95,9 @@ class TableReader(Reader):
             large numbers.
         missing: How empty fields were handled in training.
         gaps: How missing rows were handled in training.
+        lags: Numbers of rows: a token has the difference of each target to its value that many rows ago, or 0 if there
+            was no such row yet. Without any, it has the change of each target since the previous row.
+        ahead: Number of rows after a row at which the phases of `periods` are taken: the horizon of the forecast.
     """
 
     kind: ClassVar[str] = "table"
@@ -111,8 +115,13 @@ class TableReader(Reader):
     centred: bool = False
     missing: Policy = "fail"
     gaps: Policy = "fail"
+    lags: tuple[int, ...] = ()
+    ahead: int = 0
 
     def __post_init__(self) -> None:
+        for lag in self.lags:
+            positive_int("lags", lag)
+        whole("ahead", self.ahead)
         for target in self.targets:
             if target not in self.column_names or self.columns[self.column_names.index(target)].categories:
                 raise ValueError(
@@ -128,10 +137,12 @@ class TableReader(Reader):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        changes = (f"change of {target}" for target in self.targets)
+        past: Iterable[str] = (f"change of {target}" for target in self.targets)
+        if self.lags:
+            past = (f"{target}, {lag} row{'s' * (lag > 1)} ago" for target in self.targets for lag in self.lags)
         periods = [PERIOD_NAMES.get(period, f"{period:g} hours") for period in self._periods]
         waves = (f"{wave} of {period}" for period in periods for wave in ("sine", "cosine"))
-        return (*(name for column in self.columns for name in column.names), *changes, *waves)
+        return (*(name for column in self.columns for name in column.names), *past, *waves)
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
@@ -161,10 +172,13 @@ class TableReader(Reader):
         """What is subtracted from numbers."""
         return tuple(column.usual if self.centred and not column.categories else 0.0 for column in self.columns)
 
-    def encode(
-        self, values: NDArray[np.float64], before: NDArray[np.float64], time: NDArray[Any] | None
-    ) -> NDArray[np.float32]:
-        """Return tokens [N, input_dim] of complete rows [N, columns], given the previous rows and the times [N]."""
+    @cached_property
+    def history(self) -> int:
+        """The number of rows before a row that its token depends on."""
+        return max(self.lags, default=1)
+
+    def encode(self, values: NDArray[np.float64], time: NDArray[Any] | None) -> NDArray[np.float32]:
+        """Return tokens [N, input_dim] of complete rows [N, columns] of one stream, given their times [N]."""
         parts: list[NDArray[Any]] = []
         for place, column in enumerate(self.columns):
             column_values = values[:, place, None]
@@ -173,24 +187,50 @@ class TableReader(Reader):
             else:
                 parts.append(column_values - self._centres[place])
         # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the newest.
-        parts.append((values - before)[:, self.target_places])
+        now = values[:, self.target_places]
+        past = np.pad(now, ((self.history, 0), (0, 0)), constant_values=np.nan)  # row i is that of `history` rows ago
+        differences = [past[self.history - lag :][: len(now)] - now for lag in self.lags]
+        if self.lags:
+            parts.append(np.nan_to_num(np.stack(differences, 2)).reshape(len(now), now.shape[1] * len(self.lags)))
+        else:
+            parts.append(np.nan_to_num(now - past[: len(now)]))
         if time is not None and self._periods:
-            parts.append(time_features(time, self._periods))
+            parts.append(time_features(time + np.timedelta64(self._ahead, "us"), self._periods))
         with np.errstate(over="ignore"):
             return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
-    def encode_row(self, values: Values, before: Values, time: int) -> NDArray[np.float32]:
-        """Return the token [input_dim] of one row, bitwise as `encode` does, but much faster; time in microseconds."""
+    def encode_row(self, values: Values, past: NDArray[np.float64], time: int) -> NDArray[np.float32]:
+        """Return the token [input_dim] of one row, bitwise as `encode` does, but much faster.
+
+        Args:
+            values: The values of the row.
+            past: [history, targets], the targets of the rows before it, NaN where there were none.
+            time: In microseconds.
+        """
         row: list[float] = []
         for value, centre, one_hot in zip(values, self._centres, self._one_hot, strict=True):
             if one_hot is None:
                 row.append(value - centre)
             else:
                 row += one_hot[int(value)]
-        row += [values[place] - before[place] for place in self.target_places]
-        seconds = time // 1_000_000
+        now = [values[place] for place in self.target_places]
+        if self.lags:
+            row += np.nan_to_num(past[self._past_rows].T - np.array(now)[:, None]).ravel().tolist()
+        else:
+            row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
+        seconds = (time + self._ahead) // 1_000_000
         row += _waves(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
+
+    @cached_property
+    def _past_rows(self) -> NDArray[np.int64]:
+        """Where the rows of the lags are in the past, whose last row is that of one row ago."""
+        return self.history - np.array(self.lags)
+
+    @cached_property
+    def _ahead(self) -> int:
+        """The time from a row to the one that is forecast, in microseconds."""
+        return round(self.ahead * (self.step or 0.0) * 1e6)
 
     @cached_property
     def _one_hot(self) -> list[list[list[float]] | None]:
@@ -222,7 +262,7 @@ class TableReader(Reader):
         for place, column in enumerate(given.pop("columns", ())):
             column = fields_of(Column, column, f"reader.columns[{place}]")
             columns.append(Column(**column | {"categories": tuple(column.get("categories", ()))}))
-        for name in ("targets", "periods"):
+        for name in ("targets", "periods", "lags"):
             if name in given:
                 given[name] = tuple(given[name])
         try:

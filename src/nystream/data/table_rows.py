@@ -76,7 +76,7 @@ def read_rows(
     values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
     given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
     stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
-    x = reader.encode(values, np.concatenate([values[:1], values[:-1]]), stamps)
+    x = reader.encode(values, stamps)
     known = ~np.isnan(given).reshape(-1, len(targets))
     return TableRows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
 

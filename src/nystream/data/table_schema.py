@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nystream.config.checks import one_of
 from nystream.data import numbers
 from nystream.data.calendar import DAY, WEEK
+from nystream.data.lags import choose_lags, harmonics
 from nystream.data.table import Table, listed
 from nystream.data.table_reader import Column, TableReader, category_name
 from nystream.data.timestamps.column import find_time
@@ -30,10 +31,13 @@ def find_reader(
     train: float = 1.0,
     time_format: str = "",
     decimal: str = "",
+    horizon: int | None = None,
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
-    Categories and typical values are taken from the first rows alone, of which `train` is the share.
+    Categories and typical values are taken from the first rows alone, of which `train` is the share. With a `horizon`,
+    tokens also have the lags and harmonics that a forecast so many rows ahead needs, and numbers come first in them,
+    the targets before all others.
     """
     _check_names(table, targets, columns, categorical)
     if decimal:
@@ -85,7 +89,21 @@ def find_reader(
             day=spacing.day,
             zoned=table.zoned(name, time_format),
         )
-    return reader, tuple(notes)
+    return (reader if horizon is None else _with_lags(reader, horizon, rows)), tuple(notes)
+
+
+def _with_lags(reader: TableReader, horizon: int, rows: int) -> TableReader:
+    step = None if reader.months else reader.step  # months have no fixed number of rows in a cycle
+    places = {target: place for place, target in enumerate(reader.targets)}
+    return dataclasses.replace(
+        reader,
+        columns=tuple(
+            sorted(reader.columns, key=lambda column: (places.get(column.name, len(places)), bool(column.categories)))
+        ),
+        lags=choose_lags(step, horizon, rows, len(reader.targets)),
+        ahead=horizon if step else 0,
+        periods=harmonics(reader.periods, step / 3600) if step else reader.periods,
+    )
 
 
 def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], categorical: Sequence[str]) -> None:

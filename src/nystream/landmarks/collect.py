@@ -11,6 +11,7 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nystream.config import ModelConfig
 from nystream.layers import checks
 from nystream.layers.encoder import StreamEncoder
 from nystream.layers.modes import evaluating
@@ -82,7 +83,7 @@ def collect(
             checks.sequence(name, x, width, "input_dim" if isinstance(model, StreamModel) else "embed_dim")
             _check_finite(name, x)
             starts = _starts(model, x.shape[0], offset, draw)
-            for piece, start in _pieces(x, starts, encoder, layer):
+            for piece, start in _pieces(x, starts, model, layer):
                 rows = _seen_by(model, piece.to(weight.device, weight.dtype), layer, start, name)
                 if not _all_finite(rows):
                     raise ValueError(
@@ -106,16 +107,20 @@ def _seen_by(model: StreamModel | StreamEncoder, x: Tensor, layer: int, start: T
             raise
 
 
-def _pieces(x: Tensor, starts: Tensor, encoder: StreamEncoder, layer: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _pieces(
+    x: Tensor, starts: Tensor, model: StreamModel | StreamEncoder, layer: int
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Pieces of x [B, T, width] that fit into memory, whole sequences if possible, with their positions on the circle.
 
     A paper stack sees separate windows, so a long sequence can be cut between them. In a deep stack, the input of block
-    1 depends on many earlier tokens, so sequences are not cut.
+    1 depends on many earlier tokens, so sequences are not cut; nor if a linear path that looks back is embedded.
     """
-    cfg = encoder.config
-    width = cfg.embed_dim + (cfg.ff_dim or 0 if layer else 0)
+    cfg = model.config
+    width, looks_back = cfg.embed_dim + (cfg.ff_dim or 0 if layer else 0), layer > 0
+    if isinstance(cfg, ModelConfig) and cfg.linear is not None and cfg.linear.embedded:
+        width, looks_back = width + cfg.linear.features(cfg.input_dim), looks_back or cfg.linear.tokens > 1
     sequences, length = max(1, MAX_NUMBERS // (x.shape[1] * width)), x.shape[1]
-    if layer == 0 or not cfg.cascade:
+    if not (looks_back and cfg.cascade):
         length = max(1, MAX_NUMBERS // (cfg.window * width)) * cfg.window
     for rows, start in zip(x.split(sequences), starts.split(sequences), strict=True):
         for at in range(0, x.shape[1], length):

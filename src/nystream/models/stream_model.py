@@ -14,11 +14,13 @@ from nystream.config.attention import Pinv
 from nystream.config.model import with_variant
 from nystream.layers import checks
 from nystream.layers.encoder import StreamEncoder
+from nystream.layers.linear_path import LinearPath, ModelState
 from nystream.layers.positional import CircularPositions
 from nystream.layers.scaler import Scaler
 from nystream.models.pretrained import Pretrained
+from nystream.ops.precision import accumulate
 from nystream.ops.ragged import keep_first, keep_last
-from nystream.ops.timeline import timeline
+from nystream.ops.timeline import Timeline, timeline
 
 
 class StreamModel(
@@ -28,6 +30,8 @@ class StreamModel(
     tags=["streaming", "continual-inference", "nystrom"],
 ):
     """A Transformer for streams: input projection, circular positions, encoder blocks, norm and head.
+
+    With `ModelConfig.linear`, the output is `output_scaler.restore(head(Transformer(x)) + linear(last tokens))`.
 
     `input_scaler` standardizes the inputs and `output_scaler` converts outputs back to the user's units; both are the
     identity until they are fitted. `info` has the names and units of inputs and outputs. All are saved with the model.
@@ -46,6 +50,9 @@ class StreamModel(
         >>> torch.allclose(y[:, -1], model(x[:, 6:], offset=0), atol=1e-5)
         True
     """
+
+    linear: LinearPath
+    linear_embed: nn.Linear
 
     def __init__(
         self,
@@ -69,6 +76,10 @@ class StreamModel(
         self.encoder = StreamEncoder(config.encoder, device=device, dtype=dtype)
         self.head = nn.Linear(width, config.output_dim, device=device, dtype=dtype)
         self.output_scaler = Scaler(config.output_dim, device=device, dtype=dtype)
+        if config.linear is not None:
+            self.linear = LinearPath(config.linear, config.input_dim, config.output_dim, device=device, dtype=dtype)
+            if config.linear.embedded:
+                self.linear_embed = nn.Linear(config.output_dim, width, bias=False, device=device, dtype=dtype)
 
     @property
     def info(self) -> ModelInfo:
@@ -92,7 +103,8 @@ class StreamModel(
 
         Args:
             x: [B, T, input_dim] with T at most n, oldest token first. Fewer than n tokens are the start of a stream.
-                Deep stacks take any T, and return the last output of `steps`.
+                Deep stacks take any T, and return the last output of `steps`. A linear path reads these tokens alone:
+                for a deep stack, pass as many as `receptive_field` to get the outputs of a longer stream.
             offset: Position of the first token, an integer or [B]. The window that ends at token t of a stream has
                 offset (t − n) mod P.
             lengths: [B], the number of tokens in each row. They are the last ones of its n positions; the content of
@@ -106,14 +118,17 @@ class StreamModel(
         if lengths is not None:
             checks.row_counts("lengths", lengths, x.shape[0], self.config.window, self.config.blocks[0])
             x = keep_last(x, lengths)
-        y = self._head(self.encoder(self._embed(x, start), lengths)[:, -self.config.update_size :])
+        path = None if self.config.linear is None else self.linear.window(self._scaled(x), lengths)
+        y = self.encoder(self._embed(x, start, path), lengths)[:, -self.config.update_size :]
+        y = self._head(y, path)
         if lengths is not None:
             y = keep_last(y, lengths)
         return y[:, 0] if self.config.update_size == 1 else y
 
     def init_state(self, batch_size: int = 1) -> Any:
         """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
-        return self.encoder.init_state(batch_size)
+        encoder = self.encoder.init_state(batch_size)
+        return ModelState(encoder, self.linear.init_ring(batch_size)) if self._looks_back else encoder
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
         """Process one token of a stream, or r tokens that arrive together.
@@ -128,12 +143,16 @@ class StreamModel(
         """
         checks.group(x, self.config.blocks[0], self.config.input_dim, "input_dim")
         checks.dtype(x, self.input_proj.weight)
-        self.encoder.check_state(state, x.shape[0])
+        self.check_state(state, x.shape[0])
         flat = x.dim() == 2
+        x = x[:, None] if flat else x
         with torch.set_grad_enabled(torch.is_grad_enabled() and not inplace):
-            embedded = self._embed(x[:, None] if flat else x, state.time)
-            y, new = self.encoder.step(embedded, state, inplace=inplace)
-            y = self._head(y[:, -self.config.update_size :])
+            tokens = None if self.config.linear is None else self._scaled(x)
+            path = None if tokens is None else self.linear.step(tokens, state)
+            y, new = self.encoder.step(self._embed(x, state.time, path), self._of_encoder(state), inplace=inplace)
+            y = self._head(y[:, -self.config.update_size :], path)
+            if tokens is not None:
+                new = self.linear.pushed(tokens, state, new, inplace)
         return (y[:, 0] if flat else y), new
 
     def steps(
@@ -158,9 +177,11 @@ class StreamModel(
         Returns:
             The outputs [B, T, output_dim] and the new state.
         """
-        embedded = self._embed_stream(x, state, lengths, reset, offset)
-        y, new = self.encoder.newest(embedded, state, lengths=lengths, reset=reset)
-        y = self._head(y)
+        embedded, path, when = self._embed_stream(x, state, lengths, reset, offset)
+        y, new = self.encoder.newest(embedded, self._of_encoder(state), lengths=lengths, reset=reset)
+        if self.config.linear is not None:
+            new = self.linear.advanced(self._scaled(x), state, new, when)
+        y = self._head(y, path)
         return (y if lengths is None else keep_first(y, lengths)), new
 
     def outputs(
@@ -173,14 +194,32 @@ class StreamModel(
         offset: int | Tensor = 0,
     ) -> Tensor:
         """Return the outputs of `steps` without the new state, which saves time and memory in training."""
-        embedded = self._embed_stream(x, state, lengths, reset, offset)
-        y = self._head(self.encoder.outputs(embedded, state, lengths=lengths, reset=reset))
+        embedded, path, _ = self._embed_stream(x, state, lengths, reset, offset)
+        y = self._head(self.encoder.outputs(embedded, self._of_encoder(state), lengths=lengths, reset=reset), path)
         return y if lengths is None else keep_first(y, lengths)
 
     def advance(self, x: Tensor, state: Any, *, lengths: Tensor | None = None, reset: Tensor | None = None) -> Any:
         """Return the new state of `steps` without computing outputs, which is much cheaper for paper stacks."""
-        embedded = self._embed_stream(x, state, lengths, reset)
-        return self.encoder.advance(embedded, state, lengths=lengths, reset=reset)
+        embedded, _, when = self._embed_stream(x, state, lengths, reset, needed=self._embeds_path)
+        new = self.encoder.advance(embedded, self._of_encoder(state), lengths=lengths, reset=reset)
+        return new if self.config.linear is None else self.linear.advanced(self._scaled(x), state, new, when)
+
+    def linear_features(self, x: Tensor, state: Any = None) -> Tensor:
+        """Return what the linear path reads at every token, to fit its weights.
+
+        Args:
+            x: [B, T, input_dim], in the user's units.
+            state: The state before these tokens. Default: new streams.
+
+        Returns:
+            [B, T, features], float32 at least: the columns of `linear.weight`, from scaled inputs.
+        """
+        if self.config.linear is None:
+            raise ValueError("linear_features needs a model with a linear path: ModelConfig(linear=LinearConfig(...))")
+        self._check_tokens(x)
+        state = self.init_state(x.shape[0]) if state is None else state
+        self.check_state(state, x.shape[0])
+        return self.linear.features(self._scaled(x), state, timeline(state.time, x.shape[1], 1, None, None))
 
     def reset(self, state: Any, rows: Any) -> Any:
         """Return the state with the given rows (index, slice, list or mask) reset to new streams."""
@@ -188,8 +227,22 @@ class StreamModel(
 
     def tokens(self, x: Tensor, layer: int, offset: int | Tensor = 0) -> Tensor:
         """Return the inputs of the attention of block `layer` for the streams x [B, T, input_dim], as [tokens, E]."""
+        return self.encoder.tokens(self.embed(x, offset), layer)
+
+    def embed(self, x: Tensor, offset: int | Tensor = 0) -> Tensor:
+        """Return the inputs of the encoder for new streams x [B, T, input_dim], as [B, T, E].
+
+        `offset` is the position of the first token, an integer or [B].
+        """
         self._check_tokens(x)
-        return self.encoder.tokens(self._embed(x, self._start(offset, x)), layer)
+        path = self.linear.window(self._scaled(x), None) if self._embeds_path else None
+        return self._embed(x, self._start(offset, x), path)
+
+    def check_state(self, state: Any, batch_size: int) -> None:
+        """Raise if the state belongs to another model. The attentions check their own parts."""
+        if self._looks_back:
+            self.linear.check_state(state, batch_size)
+        self.encoder.check_state(self._of_encoder(state), batch_size)
 
     def convert(
         self,
@@ -244,11 +297,20 @@ class StreamModel(
         checks.dtype(x, self.input_proj.weight)
 
     def _embed_stream(
-        self, x: Tensor, state: Any, lengths: Tensor | None, reset: Tensor | None, offset: int | Tensor = 0
-    ) -> Tensor:
-        """Check the arguments of `steps`, and embed the tokens at the positions that follow the state."""
+        self,
+        x: Tensor,
+        state: Any,
+        lengths: Tensor | None,
+        reset: Tensor | None,
+        offset: int | Tensor = 0,
+        needed: bool = True,
+    ) -> tuple[Tensor, Tensor | None, Timeline]:
+        """Check the arguments of `steps`, and embed the tokens at the positions that follow the state.
+
+        Also return the outputs of the linear path, if there is one and they are needed, and the times of the tokens.
+        """
         self._check_tokens(x)
-        self.encoder.check_state(state, x.shape[0])
+        self.check_state(state, x.shape[0])
         start = self._start(offset, x)
         if lengths is not None:
             checks.row_counts("lengths", lengths, x.shape[0], x.shape[1], self.config.blocks[0])
@@ -256,15 +318,40 @@ class StreamModel(
             checks.resets(reset, x, self.config.blocks[0])
         x = x if lengths is None else keep_first(x, lengths)
         when = timeline(state.time, x.shape[1], self.config.update_size, lengths, reset)
-        return self._embed(x, when.time - 1 + (start[:, None] if isinstance(start, Tensor) else start))
+        path = None
+        if needed and self.config.linear is not None:
+            path = self.linear(self.linear.features(self._scaled(x), state, when))
+        positions = when.time - 1 + (start[:, None] if isinstance(start, Tensor) else start)
+        return self._embed(x, positions, path), path, when
 
-    def _embed(self, x: Tensor, start: int | Tensor) -> Tensor:
+    def _embed(self, x: Tensor, start: int | Tensor, path: Tensor | None) -> Tensor:
         """Embed tokens [B, T, input_dim] as [B, T, E], the first at position `start`."""
-        embedded = self.input_proj(self.input_scaler(x)).to(self.input_proj.weight.dtype)
+        dtype = self.input_proj.weight.dtype
+        embedded = self.input_proj(self.input_scaler(x)).to(dtype)
+        if path is not None and self._embeds_path:
+            embedded = embedded + self.linear_embed(path.to(dtype)).to(dtype)
         return self.dropout(self.positions(embedded, start))
 
-    def _head(self, y: Tensor) -> Tensor:
-        return self.output_scaler.restore(self.head(y))
+    def _head(self, y: Tensor, path: Tensor | None) -> Tensor:
+        if path is None:
+            return self.output_scaler.restore(self.head(y))
+        # Rounded once, at the end: the path may carry most of the output.
+        return self.output_scaler.restore(accumulate(self.head(y)) + path[:, -y.shape[1] :]).to(self.head.weight.dtype)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """The inputs of the linear path, in the dtype of its ring: a token must be the same number in both."""
+        return self.input_scaler(x).to(self.input_proj.weight.dtype)
+
+    @property
+    def _looks_back(self) -> bool:
+        return self.config.linear is not None and self.linear.looks_back
+
+    @property
+    def _embeds_path(self) -> bool:
+        return self.config.linear is not None and self.config.linear.embedded
+
+    def _of_encoder(self, state: Any) -> Any:
+        return state.encoder if self._looks_back else state
 
 
 def _changed(cfg: AttentionConfig, variant: str | None, window: int | None, **others: Any) -> AttentionConfig:

@@ -109,6 +109,10 @@ def shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[Size, ...]]]:
     if config.final_norm:
         yield from _norm("encoder.norm", width)
     yield from _linear("head", width, outputs)
+    if config.linear is not None:
+        yield "linear.weight", (outputs, ("the features of linear", config.linear.features(config.input_dim)))
+        if config.linear.embedded:
+            yield from _linear("linear_embed", outputs, width, bias=False)
 
 
 def _linear(name: str, inputs: Size, outputs: Size, bias: bool = True) -> Iterator[tuple[str, tuple[Size, ...]]]:

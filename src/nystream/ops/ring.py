@@ -27,6 +27,13 @@ def write(ring: Tensor, time: Tensor, group: Tensor) -> None:
     groups.index_put_((rows(time), (time // group.shape[1]) % groups.shape[1]), group.to(ring.dtype))
 
 
+def newest_first(ring: Tensor, time: Tensor) -> Tensor:
+    """The ring from its newest to its oldest token; void slots come last."""
+    n = ring.shape[1]
+    slots = (time[:, None] - 1 - torch.arange(n, device=time.device)) % n  # [B, n]
+    return ring[rows(time)[:, None], slots]
+
+
 def unroll(ring: Tensor, time: Tensor) -> Tensor:
     """The ring from its oldest to its newest token; void slots come first."""
     n = ring.shape[1]

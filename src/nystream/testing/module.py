@@ -269,7 +269,7 @@ def check_dtypes(case: Case) -> None:
     for name, leaf in states.named_leaves(state):
         half = leaf.dtype in (torch.float16, torch.bfloat16)
         field = name.rsplit(".", 1)[-1]
-        assert not half or field in ("ring_input", "ring_query", "ring_key", "ring_value"), (
+        assert not half or field in ("recent", "ring_input", "ring_query", "ring_key", "ring_value"), (
             f"state.{name} is an accumulator in {leaf.dtype}"
         )
     assert state.time.dtype == torch.int64, f"state.time is {state.time.dtype}"

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nystream.config.checks import boolean, fields_of, number, one_of, positive_int, whole
+from nystream.config.checks import boolean, fields_of, number, one_of, positive_int, probability, whole
 
 Schedule = Literal["cosine", "plateau", "constant"]
 Through = Literal["auto", "windows", "steps"]
@@ -41,6 +41,9 @@ class TrainConfig:
         short: Fraction of windows that are cut to a random shorter length, as at the start of a stream. For pieces,
             any value above 0 counts the loss of their first n − 1 tokens too. Set it if the task scores the start of
             a stream.
+        average: If above 0, such as 0.98, the exponential average of the weights over updates is what is validated,
+            kept as the best and left in the model; training continues from the weights themselves. The newest weights
+            count 1 − `average`, and more at the start of training.
         seed: Seed of the order of the data, the offsets, the cuts and dropout.
         bf16: Whether to autocast to bfloat16. By default, on a GPU only.
         checkpoint_every: Number of updates between checkpoints. By default, one checkpoint per epoch, or fewer if
@@ -64,6 +67,7 @@ class TrainConfig:
     piece: int | None = None
     context: int = 0
     short: float = 0.0
+    average: float = 0.0
     seed: int = 0
     bf16: bool | None = None
     checkpoint_every: int | None = None
@@ -95,15 +99,17 @@ class TrainConfig:
             number("clip", self.clip)
             if not 0 < self.clip < math.inf:
                 raise ValueError(f"clip={self.clip!r} must be greater than 0, or None for no limit")
+        probability("average", self.average)
         whole("seed", self.seed)
         if self.bf16 is not None:
             boolean("bf16", self.bf16)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, without `context` if it is 0: runs from before it existed have none, and can be resumed."""
+        """The fields, without `context` and `average` if they are 0: older runs lack them, and can be resumed."""
         fields = dataclasses.asdict(self)
-        if not self.context:
-            del fields["context"]
+        for name in ("context", "average"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
     @classmethod

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nystream.models import StreamModel
-from nystream.train import checks
+from nystream.train import average, checks
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, WindowData, seeded
 from nystream.train.distributed import World, alone_in, started
@@ -71,6 +71,8 @@ class Many:
         self.names: dict[Tensor, str] = {x: name for name, x in self.parameters.items()}
         self.optimizer = adamw(self.parameters.items(), config, stacked=True)
         self.best = {name: x.detach().clone() for name, x in self.parameters.items()}
+        # Averages of the weights; none if they are not averaged.
+        self.averages = {name: x.clone() for name, x in self.best.items()} if config.average else {}
         self._epoch, self._orders = -1, list[list[Tensor]]()
 
     def step(self, epoch: int, index: int, lr: float) -> Tensor:
@@ -95,10 +97,13 @@ class Many:
             x.grad = gradient[name]
         set_lr(self.optimizer, lr)
         self.optimizer.step()
+        if self.averages:
+            number = epoch * self.updates + index + 1
+            average.move(self.averages.values(), self.parameters.values(), self.config.average, number)
         return loss.detach()
 
     def evaluate(self) -> list[dict[str, float]] | None:
-        """Streaming scores of every model on its validation data."""
+        """Streaming scores of every model on its validation data, with averaged weights if they are averaged."""
         if self.valids is None:
             return None
         skip, size = warm_up(self.models[0].config, self.config), 2 * self.config.batch_size
@@ -106,13 +111,13 @@ class Many:
             size = max(size, MIN_VALIDATION_BATCH)
         scores = []
         for member, (model, valid) in enumerate(zip(self.models, self.valids, strict=True)):
-            self._copy(model, self.parameters, member)
+            self._copy(model, self.averages or self.parameters, member)
             scores.append(evaluate(model, valid, self.task, size, skip))
         return scores
 
     def keep(self, member: int) -> None:
-        """Keep the current weights of one model as its best."""
-        for name, x in self.parameters.items():
+        """Keep the weights of one model that `evaluate` scores as its best."""
+        for name, x in (self.averages or self.parameters).items():
             self.best[name][member] = x.detach()[member]
 
     def finish(self) -> None:
@@ -126,6 +131,7 @@ class Many:
         return {
             **{f"model.{name}": x.detach() for name, x in (*self.parameters.items(), *self.buffers.items())},
             **{f"best.{name}": x for name, x in self.best.items()},
+            **{f"{average.AVERAGE}{name}": x for name, x in self.averages.items()},
             **optimizer_tensors(self.optimizer, self.names),
         }
 
@@ -137,6 +143,8 @@ class Many:
         for member, model in enumerate(self.models):
             self._copy(model, self.buffers, member)
         self.best = {name: x.to(self.device) for name, x in part_of(tensors, "best.").items()}
+        for name, x in self.averages.items():
+            x.copy_(tensors[f"{average.AVERAGE}{name}"])
         load_optimizer(self.optimizer, self.names, tensors)
 
     def _loss(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Tensor) -> Tensor:

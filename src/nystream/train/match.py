@@ -105,8 +105,7 @@ class Matching:
         learning, count = torch.is_grad_enabled(), len(batch.x)
         pairs = []
         with evaluating(self.teacher), autocast(self.device, self.config):
-            embedded = self.teacher.input_proj(self.teacher.input_scaler(batch.x)).to(batch.x.dtype)
-            x = self.teacher.positions(embedded, batch.offset)
+            x = self.teacher.embed(batch.x, batch.offset)
             for full, fixed in zip(self.teacher.encoder.blocks, self.student.encoder.blocks, strict=True):
                 inputs = full.attended(x)
                 theirs = full.attention.outputs(inputs, full.attention.init_state(count), lengths=batch.lengths)

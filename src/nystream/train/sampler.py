@@ -46,6 +46,12 @@ def sampler(data: Data, model: ModelConfig, config: TrainConfig) -> Sampler:
         return Windows(data, model, config)
     if through == "windows" and model.cascade and len(model.blocks) > 1:
         raise ValueError("through='windows' cannot train stack='deep', which looks back beyond one window: use 'steps'")
+    linear = getattr(model, "linear", None)  # models that are not ours have none
+    if through == "windows" and linear is not None and linear.tokens > model.window:
+        raise ValueError(
+            f"through='windows' cannot train a linear path over {linear.tokens} tokens, more than window="
+            f"{model.window}: use 'steps'"
+        )
     return Pieces(data, model, config) if through == "steps" else NewestRows(data, model, config)
 
 

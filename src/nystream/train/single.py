@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nystream.models import StreamModel
+from nystream.train import average
 from nystream.train.config import TrainConfig
 from nystream.train.data import Data, seeded
 from nystream.train.distributed import World
@@ -39,6 +41,8 @@ class Single:
         self.wrapped: nn.Module = DistributedDataParallel(self.objective) if world.size > 1 else self.objective
         self.names: dict[Tensor, str] = {x: name for name, x in model.named_parameters() if x.requires_grad}
         self.optimizer = adamw(((name, x) for x, name in self.names.items()), config)
+        # Averages of the trained weights; none if they are not averaged.
+        self.averages = {name: x.detach().clone() for x, name in self.names.items()} if config.average else {}
         self.best = self._weights()
         self._epoch, self._order = -1, list[Tensor]()
 
@@ -65,21 +69,26 @@ class Single:
             nn.utils.clip_grad_norm_(self.names, self.config.clip)
         set_lr(self.optimizer, lr)
         self.optimizer.step()
+        if self.averages:
+            number = epoch * self.updates + index + 1
+            average.move(self.averages.values(), self.names, self.config.average, number)
         return world.total(loss.detach())[None]
 
     def evaluate(self) -> list[dict[str, float]] | None:
-        """Streaming scores on the validation data."""
+        """Streaming scores on the validation data, of the averaged weights if they are averaged."""
         if self.valid is None:
             return None
         skip = warm_up(self.model.config, self.config)
-        output, y = predict(self.model, self.valid, 2 * self.config.batch_size, skip)
+        with self._averaged():
+            output, y = predict(self.model, self.valid, 2 * self.config.batch_size, skip)
         if self.shared:
             output, y = (self.world.gather(x, self.device) for x in (output, y))
         return [scored(self.model, self.task, output, y)]
 
     def keep(self, member: int) -> None:
-        """Keep the current weights as the best."""
-        self.best = self._weights()
+        """Keep the weights that `evaluate` scores as the best."""
+        with self._averaged():
+            self.best = self._weights()
 
     def finish(self) -> None:
         """Restore the best weights."""
@@ -91,13 +100,20 @@ class Single:
         return {
             **{f"model.{name}": x for name, x in self._weights().items()},
             **{f"best.{name}": x for name, x in self.best.items()},
+            **{f"{average.AVERAGE}{name}": x for name, x in self.averages.items()},
             **optimizer_tensors(self.optimizer, self.names),
         }
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         self.model.load_state_dict(part_of(tensors, "model."))
         self.best = part_of(tensors, "best.")
+        for name, x in self.averages.items():
+            x.copy_(tensors[f"{average.AVERAGE}{name}"])
         load_optimizer(self.optimizer, self.names, tensors)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Give the model its averaged weights for a while."""
+        return average.replaced(self.names, self.averages.values()) if self.averages else nullcontext()
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: x.detach().cpu().clone() for name, x in self.model.state_dict().items()}

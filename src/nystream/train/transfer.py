@@ -144,6 +144,10 @@ def _check_config(config: TrainConfig, trained: match.Trained, landmark_fit: Lan
     if config.patience is not None or config.schedule == "plateau":
         what = "schedule='plateau'" if config.patience is None else f"patience={config.patience}"
         raise ValueError(f"config has {what}, but the transfer has no validation; only fine_tune= can have it")
+    if config.average:
+        raise ValueError(
+            f"config has average={config.average}, but the transfer averages no weights; only fine_tune= can"
+        )
 
 
 def _check_teachers(teachers: Sequence[StreamModel], many: bool, landmarks: int | None) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.layers.encoder import CascadeState
+from nystream.layers.linear_path import ModelState
 from nystream.ops import window
 from nystream.ops.attention.co_cont_single import ContState
 from nystream.ops.attention.co_fixed_single import FixedState
@@ -33,6 +34,12 @@ def time(memory: Array) -> int:
 
 def write(memory: Array, packed: Packed, state: Any) -> None:
     """Write a torch state of one row into memory; its partials are empty until `step.rebuild`."""
+    if isinstance(state, ModelState):
+        slots, width = state.recent.shape[1:]
+        has_token = np.arange(slots) < int(state.time[0])  # the kernel relies on zeros in all other slots
+        recent = np.where(has_token[:, None], state.recent[0].numpy(), 0.0)
+        _view(memory, packed.plan.recent_at, slots, width)[...] = recent
+        state = state.encoder
     states = state.blocks if isinstance(state, CascadeState) else (state,)
     memory[:2].view(np.int64)[0] = int(states[0].time[0])
     for plan, block_state in zip(packed.blocks, states, strict=True):
@@ -56,6 +63,9 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
 
 def read(memory: Array, packed: Packed, like: Any, configs: tuple[AttentionConfig, ...]) -> Any:
     """The torch state of one row that is in memory; `like` is `init_state(1)`."""
+    if isinstance(like, ModelState):
+        recent = _view(memory, packed.plan.recent_at, *like.recent.shape[1:]).copy()
+        return ModelState(read(memory, packed, like.encoder, configs), torch.from_numpy(recent)[None])
     if not isinstance(like, CascadeState):
         return _read_block(memory, packed, 0, like, configs[0])
     blocks = zip(like.blocks, configs, strict=True)

@@ -15,6 +15,7 @@ from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
 from nystream.ops.segments import segment_count
 from nystream.stream.cpu import inverse
+from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, pack, panels
 from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
@@ -32,7 +33,7 @@ class Packed(NamedTuple):
     plan: ModelPlan
     blocks: tuple[BlockPlan, ...]
     weights: Array  # float32
-    records: tuple[Array, Array]  # the plans, in the layout that the kernels read
+    records: tuple[Array, ...]  # the plans, in the layout that the kernels read, and what else they refer to
 
     @property
     def address(self) -> int:
@@ -46,7 +47,8 @@ class Packed(NamedTuple):
 
     def room(self, rows: int) -> Array:
         """Scratch memory to step `rows` tokens at once."""
-        return self.scratch(rows * 2 * (self.plan.stride + self.plan.wide_stride))
+        widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride
+        return self.scratch(rows * widths + self.plan.path_features)
 
     def scratch(self, size: int) -> Array:
         """The float64 scratch memory of an attention, then `size` float32, then its float32 scratch memory."""
@@ -60,6 +62,10 @@ def packed(model: Model, fold: bool = True) -> Packed:
     blocks = tuple(packer.block(b) for b in (encoder.blocks if isinstance(encoder, StreamEncoder) else [encoder]))
     width = model.config.embed_dim
     ends = packer.ends(model) if isinstance(model, StreamModel) else {"input_dim": width, "output_dim": width}
+    runs = np.zeros((0, 2), np.int64)
+    if isinstance(model, StreamModel) and model.config.linear is not None:
+        runs = linear_path.runs(model.config.linear)
+        ends |= packer.path(model) | {"path_runs": runs.ctypes.data, "path_run_count": len(runs)}
     if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
         ends |= {"has_norm": 1, "norm_at": packer.norm(encoder.norm)}
     weights = aligned(packer.weights_size)
@@ -80,7 +86,7 @@ def packed(model: Model, fold: bool = True) -> Packed:
         norm_eps=getattr(model.config, "norm_eps", 0.0),
         **ends,
     )
-    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records))
+    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records, runs))
 
 
 class _Packer:
@@ -131,6 +137,26 @@ class _Packer:
         if model.config.positions != "none":
             fields |= {"positions": model.positions.num_positions}
             fields |= {"positions_at": self.put(double(model.positions.table))}
+        return fields
+
+    def path(self, model: StreamModel) -> dict[str, Any]:
+        """The linear path, its ring and the projection of its outputs."""
+        linear, path = model.config.linear, model.linear
+        assert linear is not None
+        weight = double(path.weight)[:, linear_path.columns(linear, model.config.input_dim)]
+        outputs, features = weight.shape
+        size = -(-features // LINE) * LINE
+        fields: dict[str, Any] = {
+            "has_path": 1,
+            "path_at": self.put(np.pad(weight, ((0, 0), (0, size - features)))),
+            "path_features": size,
+            "path_stride": -(-outputs // LINE) * LINE,
+            "path_slots": path.tokens - 1,
+            "path_width": path.width,
+            "recent_at": self.keep(path.tokens - 1, path.width),
+        }
+        if linear.embedded:
+            fields |= {"path_embedded": 1, "path_embed": self.linear(model.linear_embed)}
         return fields
 
     def block(self, block: nn.Module) -> BlockPlan:

@@ -94,6 +94,17 @@ class ModelPlan(NamedTuple):
     norm_at: int = 0
     head: Layer = Layer()
     unscaler_at: int = 0  # scale, mean
+    has_path: int = 0  # linear path
+    path_at: int = 0  # weights, a row of `path_features` numbers per output
+    path_features: int = 0  # in whole cache lines
+    path_stride: int = 0  # of rows of outputs in scratch memory
+    path_slots: int = 0  # of the ring of last inputs
+    path_width: int = 0  # of a slot
+    recent_at: int = 0  # the ring
+    path_runs: int = 0  # address of `path.runs`
+    path_run_count: int = 0
+    path_embedded: int = 0  # whether the outputs are embedded, too
+    path_embed: Layer = Layer()
 
 
 def _record(plan: type[Any]) -> np.dtype[Any]:

@@ -24,6 +24,7 @@ from nystream.stream.cpu.memory import (
     pointer_to,
     row,
 )
+from nystream.stream.cpu.path import path
 from nystream.stream.cpu.plan import BLOCK, FULL
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
 from nystream.stream.cpu.simd import apart, cached, compiled, merged
@@ -40,12 +41,14 @@ class Batch(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Scratch memory of a step: a row per token in each of the first four, and what one attention needs."""
+    """Scratch memory of a step: rows have one for each token; the rest is used by one stream after another."""
 
     x: Rows  # the input of a block, then its output
     branch: Rows  # x after a norm, or what is added to x
     wide: Rows  # projections, or hidden units
     heads: Rows  # outputs of the attention
+    path: Rows  # outputs of the linear path
+    features: Any  # of the linear path, for one token
     scratch: Scratch
 
 
@@ -63,6 +66,13 @@ def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
             copy(tokens + i * inputs, row(out, i), inputs)
     if plan.has_ends == 1:
         dense(w, plan.input_proj, work.wide, out, rows)
+    if plan.has_path == 1:
+        for i in range(rows):
+            address = batch.addresses[batch.low + i]
+            path(plan, w, floats_at(address), ints_at(address)[0], row(work.wide, i), work.features, row(work.path, i))
+        if plan.path_embedded == 1:
+            dense(w, plan.path_embed, work.path, work.branch, rows)
+            add(work.branch.first, out.first, rows * out.stride)
     if plan.positions:
         for i in range(rows):
             time = ints_at(batch.addresses[batch.low + i // r])[0] + i % r
@@ -131,6 +141,8 @@ def _run(plan: Any, w: Any, batch: Batch, work: Work, x: Any, y: Any) -> None:
         scales = w + plan.unscaler_at
         means = scales + outputs
         for i in range(rows):
+            if plan.has_path == 1:
+                add(row(work.path, i), row(wide, i), outputs)
             for k in range(outputs):
                 out[i * outputs + k] = row(wide, i)[k] * scales[k] + means[k]
     else:
@@ -168,8 +180,18 @@ def _entries(digest: str) -> tuple[Any, ...]:
         branch = hidden + rows * narrow
         projected = branch + rows * narrow
         heads = projected + rows * wide
-        scratch = Scratch(heads + rows * wide, doubles_at(room))
-        work = Work(Rows(hidden, narrow), Rows(branch, narrow), Rows(projected, wide), Rows(heads, wide), scratch)
+        paths = heads + rows * wide
+        features = paths + rows * plan.path_stride
+        scratch = Scratch(features + plan.path_features, doubles_at(room))
+        work = Work(
+            Rows(hidden, narrow),
+            Rows(branch, narrow),
+            Rows(projected, wide),
+            Rows(heads, wide),
+            Rows(paths, plan.path_stride),
+            features,
+            scratch,
+        )
         for _ in range(times):
             _run(plan, floats_at(plan.weights), Batch(addresses, low, high), work, tokens, outputs)
         return True

@@ -13,6 +13,7 @@ from nystream.config import AttentionConfig
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.block import ACTIVATIONS, EncoderBlock
 from nystream.layers.encoder import StreamEncoder
+from nystream.layers.linear_path import LinearPath
 from nystream.layers.positional import CircularPositions
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
@@ -23,7 +24,7 @@ Model = StreamModel | StreamEncoder | MultiheadAttention
 KINDS = {"fixed": p.FIXED, "continual": p.CONTINUAL, "full": p.FULL}  # by the name in the variant's record
 PINVS = {"newton": p.NEWTON, "ridge": p.RIDGE, "none": p.NONE}
 MODULES = {
-    *(StreamModel, StreamEncoder, EncoderBlock, MultiheadAttention, CircularPositions, Scaler),
+    *(StreamModel, StreamEncoder, EncoderBlock, MultiheadAttention, CircularPositions, Scaler, LinearPath),
     *(nn.Linear, nn.LayerNorm, nn.Dropout, nn.Identity, nn.ModuleList),
 }
 

@@ -1,0 +1,175 @@
+"""A forecast that starts as ridge regression: the linear path of its model is fitted first, in closed form.
+
+The Transformer is then trained to forecast what ridge regression misses, and also reads what it forecasts. Its outputs
+are added to those of the linear path, with a share that is chosen on validation data and may be zero: the model is then
+ridge regression.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nystream.config import LinearConfig, ModelConfig
+from nystream.layers.scaler import Scaler
+from nystream.models import StreamModel
+from nystream.train.data import StreamData
+from nystream.train.ridge import LAGS, Ridge, fit_ridge
+
+# Other columns are used only if they make the validation error of ridge regression this much smaller, in relation.
+WORTH = 0.01
+MAX_LAGS_OF_OTHERS = 24  # tokens whose other columns are read
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the Transformer's outputs
+LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
+
+
+class LinearStart(NamedTuple):
+    """A fitted linear path."""
+
+    ridge: Ridge
+    scaler: Scaler  # of the tokens
+    output: NDArray[np.float64]  # [N, targets]: what it forecasts after every row of the table
+
+    @property
+    def config(self) -> LinearConfig:
+        return LinearConfig(segments=self.ridge.lags, inputs=self.ridge.inputs, embedded=True)
+
+    @property
+    def units(self) -> Tensor:
+        """[targets]: what it misses by, the unit in which the Transformer is trained."""
+        return self.ridge.residual_std.clamp(min=1e-12)
+
+
+def fit_start(
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    train: int,
+    valid: tuple[int, int],
+    targets: int,
+    numbers: int,
+    skip: int,
+) -> LinearStart:
+    """Fit a linear path to the first rows of a stream.
+
+    Args:
+        x: Tokens [N, input_dim]; their first numbers are the targets, then those of other columns.
+        y: Changes of the targets [≤ N, targets], NaN where unknown.
+        train: Number of rows to fit.
+        valid: The first row to validate on, and the one after the last.
+        targets: Number of targets.
+        numbers: Number of columns of numbers, with the targets.
+        skip: Number of rows at the start that are not fitted, because they lack some of their lags.
+    """
+    scaler = Scaler(x.shape[1], dtype=torch.float64)
+    scaler.fit(torch.from_numpy(x[:train]))
+    scaled, changes = scaler(torch.from_numpy(x).double()), torch.from_numpy(y).double()
+    start, stop = valid
+    context = max(0, start - max(LAGS))
+
+    def fit(inputs: int, lags: Sequence[int]) -> Ridge:
+        return fit_ridge(
+            [scaled[:train]],
+            [changes[:train]],
+            [scaled[context:stop]],
+            [changes[context:stop]],
+            inputs=inputs,
+            lags=lags,
+            unpenalised=range(targets),
+            skip=min(skip, train // 4),
+            valid_skip=start - context,
+        )
+
+    ridge = fit(targets, LAGS)
+    if numbers > targets:
+        others = fit(numbers, [lag for lag in LAGS if lag <= MAX_LAGS_OF_OTHERS])
+        ridge = others if better(others, ridge) else ridge
+    return LinearStart(ridge, scaler, ridge.predict(scaled).numpy())
+
+
+def better(first: Ridge, second: Ridge) -> bool:
+    """Whether one linear path is clearly better than another on validation data."""
+    return float((first.mse / second.mse.clamp(min=1e-300)).sqrt().mean()) < 1 - WORTH
+
+
+def without_path(config: ModelConfig, targets: int) -> ModelConfig:
+    """The model that is trained: instead of a path, it has the outputs of the path as inputs."""
+    return dataclasses.replace(config, linear=None, input_dim=config.input_dim + targets)
+
+
+def prepare(model: StreamModel, start: LinearStart) -> None:
+    """Set the scalers of the model that is trained; its own outputs start at zero."""
+    zeros, ones = torch.zeros_like(start.units), torch.ones_like(start.units)
+    model.input_scaler.set(torch.cat([start.scaler.mean, zeros]), torch.cat([start.scaler.scale, ones]))
+    model.output_scaler.set(zeros, start.units)
+    torch.nn.init.zeros_(model.head.weight)
+    torch.nn.init.zeros_(model.head.bias)
+
+
+def joined(trained: StreamModel, config: ModelConfig, start: LinearStart) -> StreamModel:
+    """The model with the linear path and the Transformer that was trained beside it."""
+    attention = trained.config.attention
+    model = StreamModel(dataclasses.replace(config, attention=attention), trained.info)
+    inputs, weights = config.input_dim, trained.state_dict()
+    width = weights["input_proj.weight"]
+    weights |= {"input_proj.weight": width[:, :inputs], "linear_embed.weight": width[:, inputs:]}
+    weights |= {"linear.weight": (start.ridge.weight / start.units[:, None]).to(width)}
+    for name, value in (("mean", start.scaler.mean), ("scale", start.scaler.scale)):
+        weights[f"input_scaler.{name}"] = value.to(width)
+    weights["output_scaler.mean"] = start.ridge.bias.to(width)
+    model.load_state_dict(weights)
+    return model.to(width.device).eval()
+
+
+def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
+    """Data of these rows for a Transformer beside the path: it reads what the path gives, and learns what that misses.
+
+    What it reads is in units of what the path misses, without the path's bias, as in the joined model.
+    """
+    output = torch.from_numpy(start.output[rows])  # [N, targets]
+    path = (output - start.ridge.bias) / start.units
+    new = data.to(data.x.device)
+    new.x = torch.cat([data.x, path.to(data.x)], 1)
+    shape = (len(output), *[1] * (data.y.dim() - 2), -1)  # the outputs of a teacher are beside the targets
+    new.y = (data.y.double() - output.reshape(shape)).to(data.y)
+    return new
+
+
+def best_share(ridge: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """The share of the Transformer that is best on validation data, and the error with it relative to ridge alone.
+
+    The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse.
+
+    Args:
+        ridge, both: Outputs without and with the Transformer [N, targets].
+        y: Targets [N, targets], NaN where unknown.
+    """
+
+    def errors(output: NDArray[np.float64]) -> NDArray[np.float64]:  # [2, targets]
+        error = output - y
+        return np.stack([np.nanmean(np.abs(error), 0), np.sqrt(np.nanmean(np.square(error), 0))])
+
+    alone = np.maximum(errors(ridge), 1e-300)
+    relative = {share: float((errors(ridge + share * (both - ridge)) / alone).mean(1).max()) for share in SHARES[1:]}
+    share = min(relative, key=lambda share: relative[share])
+    return (share, relative[share]) if relative[share] < 1 - LEAST_GAIN else (0.0, 1.0)
+
+
+@torch.no_grad()
+def scale_share(model: StreamModel, share: float) -> None:
+    """Make the Transformer's outputs a share of what they are."""
+    model.head.weight.mul_(share)
+    model.head.bias.mul_(share)
+
+
+def linear_only(model: StreamModel) -> StreamModel:
+    """A copy of a model whose outputs are those of its linear path: ridge regression."""
+    copy = StreamModel(model.config, model.info)
+    copy.load_state_dict(model.state_dict())
+    scale_share(copy, 0.0)
+    return copy.eval()
