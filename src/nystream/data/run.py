@@ -15,8 +15,9 @@ from torch import Tensor
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
-from nystream.data import linear_start, teaching
+from nystream.data import linear_start, logistic_start, teaching
 from nystream.data.forecast import Forecast
+from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
 from nystream.data.settings import Settings
@@ -71,7 +72,8 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
-    linear: Literal["yes", "no"] = "yes" if isinstance(problem, Forecast) and problem.start is not None else "no"
+    starts = problem.start is not None if isinstance(problem, Forecast) else getattr(problem, "linear", False)
+    linear: Literal["yes", "no"] = "yes" if starts else "no"
     return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
@@ -149,6 +151,8 @@ def _train(
         model = _run_phases(settings, common, model.to(device), phases, log)
         if isinstance(problem, Forecast) and start is not None:
             model = _with_best_share(linear_start.joined(model, config, start), problem, log)
+        if isinstance(problem, Labelled) and problem.linear:
+            model = _blended(model, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
     warm = _scored_from(model, warm)
@@ -193,7 +197,7 @@ def _scored(
     output, y = predict(model, data, skip=warm, progress=show)
     _log_if_not_finite(output, log)
     scores = {"model": problem.scores(part, warm, output, y)}
-    if model.config.linear is not None:
+    if model.config.linear is not None and isinstance(problem, Forecast):
         ridge, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
         scores["ridge"] = problem.scores(part, warm, ridge, y)
     return output, scores | problem.baselines(part, warm)
@@ -201,7 +205,8 @@ def _scored(
 
 def _scored_from(model: StreamModel, warm: int) -> int:
     """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
-    return warm if model.config.linear is None else max(warm, model.config.linear.tokens - 1)
+    linear = model.config.linear
+    return warm if linear is None or not warm else max(warm, linear.tokens - 1)
 
 
 def _untrained(
@@ -217,6 +222,24 @@ def _untrained(
     if problem.task.scaled:
         _fit_output_scaler(model, train.y)
     return model
+
+
+def _blended(model: StreamModel, problem: Labelled, log: LogLine) -> StreamModel:
+    """The model with a linear path, blended as is best on validation data."""
+    data, rows = problem.part("valid", 0), problem.answers("valid")
+    output, y = predict(model, data)
+    blend = logistic_start.best_blend(
+        problem.start.predict(data)[rows], output.double().cpu()[rows], y.cpu()[rows], problem.task
+    )
+    gain = blend.score - blend.alone
+    if blend.share:
+        log(
+            f"on validation data, {100 * gain:.1f} points better than logistic regression; share of the Transformer: "
+            f"{blend.share:g}"
+        )
+    else:
+        log("no better than logistic regression on validation data: the Transformer is left out")
+    return logistic_start.blended(model, problem.start, blend)
 
 
 def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
