@@ -84,10 +84,10 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
 
 def _linear(settings: Settings) -> bool:
     """Whether the model has a linear path."""
-    streams = settings.stack == "deep" or settings.layers == 1
-    if settings.linear == "yes" and not streams:
-        raise ValueError("linear='yes' does not go with several blocks of --stack paper: give --stack deep")
-    return settings.linear == "yes" or (settings.linear == "auto" and streams)
+    deep = settings.stack == "deep"  # the path may read more tokens than the window, which only deep stacks can
+    if settings.linear == "yes" and not deep:
+        raise ValueError("linear='yes' does not go with --stack paper: give --stack deep")
+    return settings.linear == "yes" or (settings.linear == "auto" and deep)
 
 
 def open_for(

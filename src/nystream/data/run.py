@@ -197,9 +197,12 @@ def _scored(
     output, y = predict(model, data, skip=warm, progress=show)
     _log_if_not_finite(output, log)
     scores = {"model": problem.scores(part, warm, output, y)}
-    if model.config.linear is not None and isinstance(problem, Forecast):
-        ridge, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+    if isinstance(problem, Forecast) and problem.start is not None:
+        ridge = torch.from_numpy(problem.start.ridge_output[slice(*problem.scored(part, warm))])
         scores["ridge"] = problem.scores(part, warm, ridge, y)
+    elif isinstance(problem, Forecast) and model.config.linear is not None:
+        path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+        scores["linear path"] = problem.scores(part, warm, path, y)
     return output, scores | problem.baselines(part, warm)
 
 
@@ -246,15 +249,17 @@ def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> Str
     """The model with that share of the Transformer's outputs which is best on validation data."""
     model.info = problem.info
     warm = _scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
-    output, y = predict(model, problem.part("valid", warm), skip=warm)
-    share, error = linear_start.best_share(
-        problem.linear("valid", warm), output.double().cpu().numpy(), y.double().cpu().numpy()
-    )
+    data = problem.part("valid", warm)
+    # Not the path's float64 outputs: a difference in rounding is no gain.
+    (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))
+    share, error = linear_start.best_share(*(x.double().cpu().numpy() for x in (path, output, y)))
     linear_start.scale_share(model, share)
+    assert problem.start is not None
+    name = problem.start.name
     if share:
-        log(f"on validation data, {1 - error:.1%} better than ridge regression; share of the Transformer: {share:g}")
+        log(f"on validation data, {1 - error:.1%} better than {name}; share of the Transformer: {share:g}")
     else:
-        log("no better than ridge regression on validation data: the Transformer is left out")
+        log(f"no better than {name} on validation data: the Transformer is left out")
     return model
 
 

@@ -64,7 +64,7 @@ class Settings:
     linear: Literal["auto", "yes", "no"] = option(
         "auto",
         "Start from ridge regression (tables) or logistic regression (classes), which the Transformer then improves; "
-        "auto does, except for several blocks with --stack paper.",
+        "auto does, except with --stack paper.",
     )
     task: TaskName = option(
         "auto",
