@@ -75,7 +75,7 @@ def test_columns_that_do_not_help_are_dropped():
     noise = {f"noise {i}": rng.normal(size=900) for i in range(20)}
     problem = forecast(table(**noise), ["load"], 1, linear=True)
     assert problem.reader.column_names == ("load",)
-    assert any("dropped: no better forecast" in note for note in problem.notes)
+    assert any("dropped: ridge regression is no better with them" in note for note in problem.notes)
     assert problem.rows.x.shape[1] == len(problem.reader.names) == problem.input_dim
     alone = forecast(table(), ["load"], 1, linear=True)
     np.testing.assert_array_equal(problem.rows.x, alone.rows.x)
@@ -90,6 +90,49 @@ def test_columns_that_help_are_kept():
     problem = forecast(dataclasses.replace(rows, frame=frame), ["load"], 1, linear=True)
     assert problem.reader.column_names == ("load", "hint", "kind")
     assert problem.start.ridge.residual_std < 10
+
+
+def changed(rows, load):
+    return dataclasses.replace(rows, frame=rows.frame.with_columns(load=pl.Series(load)))
+
+
+def test_the_last_value_where_ridge_regression_is_worse():
+    rows = table()
+    load = rows.frame["load"].to_numpy() + 1000.0 * (np.arange(900) > 740)  # a step in the validation data
+    problem = forecast(changed(rows, load), ["load"], 1, linear=True)
+    start = problem.start
+    assert start.name == "the last value"
+    assert problem.notes[-1].startswith("starting from the last value, which is better than ridge regression")
+    assert not start.output.any()
+    assert start.ridge_output.any()
+    assert start.config.tokens == 1
+
+
+@pytest.mark.parametrize("horizon", [1, 5])
+def test_the_value_of_a_day_ago_where_that_is_better(horizon):
+    random = np.random.default_rng(4)
+    load = np.tile(random.normal(size=24) * 50, 38)[:900] + random.normal(size=900) * 1e-3
+    load[:700] += random.normal(size=700) * 40  # what ridge regression learns from is mostly noise
+    problem = forecast(changed(table(), load), ["load"], horizon, linear=True)
+    assert problem.start.name == "the value of a day ago"
+    rows = np.arange(24, 900 - horizon)
+    expected = problem.rows.base[rows + horizon - 24, 0] - problem.rows.base[rows, 0]
+    np.testing.assert_allclose(problem.start.output[rows, 0], expected, atol=1e-4)
+
+
+def test_few_rows_of_validation_data_choose_nothing():
+    problem = forecast(table(60), ["load"], 1, linear=True)
+    assert problem.start.name == "the last value"
+    assert "forecasting the last value: 6 rows of validation data are too few" in problem.notes[-1]
+    y = np.arange(9.0)[:, None]
+    assert linear_start.best_share(0 * y, y, y) == (0.0, 1.0)
+    with pytest.raises(ValueError, match=r"rows.csv has 5 rows, too few to train, validate and test a forecast 1 row"):
+        forecast(table(5), ["load"], 1, linear=True)
+
+
+def test_a_gain_of_rounding_is_none():
+    y = np.random.default_rng(0).normal(size=(50, 1))
+    assert linear_start.best_share(y + 1e-9, y, y) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,10 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
 
 def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
     """How the model compares with the baselines, as one sentence."""
-    found = verdicts(scores, higher_is_better=info.task != "forecasting")
-    name = next(iter(scores["model"])).partition(" of ")[0]
+    errors = info.task == "forecasting"
+    found = verdicts(scores, higher_is_better=not errors)
+    name = next(iter(scores["model"]))
+    name = name.partition(" of ")[0] if errors else name  # there may be one error of each target
     return f"{name.capitalize()}: {'; '.join(one.sentence for one in found)}."
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
-from nystream.data.linear_start import LinearStart, beside, better, fit_start
+from nystream.data.linear_start import MIN_VALID, RIDGE, LinearStart, beside, better, fit_start
 from nystream.data.problem import SHARES, PartName, Problem, Scores
 from nystream.data.reader import Policy
-from nystream.data.table import Table, listed
+from nystream.data.table import Table, counted, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
@@ -79,11 +79,6 @@ class Forecast(Problem):
         start, stop = self.edges(name)
         return beside(self.start, data, slice(max(0, start - warm), stop))
 
-    def linear(self, name: PartName, warm: int) -> NDArray[np.float64]:
-        """The outputs of the linear path at the scored rows [N, targets]."""
-        assert self.start is not None
-        return self.start.output[slice(*self.scored(name, warm))]
-
     def scored(self, name: PartName, warm: int) -> tuple[int, int]:
         """Return the first scored row of a part, and the one after the last."""
         start, stop = self.edges(name)
@@ -97,7 +92,7 @@ class Forecast(Problem):
         y = self.y[start:stop].astype(np.float64)
         baselines = {"persistence": _errors(np.zeros_like(y), y, self.reader.targets)}
         for cycle, seconds in CYCLES.items():
-            lag = self._rows_in(seconds)
+            lag = self.rows_in(seconds)
             # The value of a cycle ago must be known at every scored row.
             if self.horizon < lag <= start + self.horizon:
                 earlier = np.arange(start, stop) + self.horizon - lag
@@ -115,7 +110,7 @@ class Forecast(Problem):
         train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
         return fit_trees(self.rows.x[train], self.y[train], self.rows.x[valid], self.y[valid])
 
-    def _rows_in(self, seconds: float) -> int:
+    def rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
         if self.rows.time is None or self.reader.step is None:
             return 0
@@ -203,18 +198,36 @@ def _with_start(problem: Forecast, narrow: bool) -> Forecast:
         start = _fit_start(narrowed)
         if not better(fitted.ridge, start.ridge):
             problem, fitted = narrowed, start
-            note = f"{listed(others)} dropped: no better forecast with ridge regression; --columns keeps them"
-    ridge = fitted.ridge
-    last = "the last row" if ridge.lags == 1 else f"the last {ridge.lags} rows"
-    notes = (*problem.notes, *([note] if note else []), f"starting from ridge regression on {last}, lags and calendar")
+            them = "it" if len(others) == 1 else "them"
+            note = f"{listed(others)} dropped: ridge regression is no better with {them}; --columns keeps {them}"
+    notes = (*problem.notes, *([note] if note else []), _start_note(problem, fitted))
     return dataclasses.replace(problem, start=fitted, notes=notes)
+
+
+def _start_note(problem: Forecast, start: LinearStart) -> str:
+    """What the model starts from, and why if that is not ridge regression."""
+    known = int((~np.isnan(problem.y[slice(*problem.edges("valid"))])).sum(0).min())
+    if known < MIN_VALID:
+        return f"forecasting the last value: {counted(known, 'row')} of validation data are too few to choose a model"
+    if start.name != RIDGE:
+        return f"starting from {start.name}, which is better than ridge regression on validation data"
+    last = "the last row" if start.ridge.lags == 1 else f"the last {start.ridge.lags} rows"
+    return f"starting from ridge regression on {last} and lags" + (
+        ", and the calendar" if problem.reader.periods else ""
+    )
 
 
 def _fit_start(problem: Forecast) -> LinearStart:
     reader = problem.reader
     numbers = sum(not column.categories for column in reader.columns)
     train, valid = problem.edges("train")[1], problem.edges("valid")
-    return fit_start(problem.rows.x, problem.y, train, valid, len(reader.targets), numbers, reader.history)
+    simple = {}
+    for cycle, seconds in CYCLES.items():
+        lag = problem.rows_in(seconds) - problem.horizon
+        if lag in reader.lags:
+            names = [f"{target}, {lag} row{'s' * (lag > 1)} ago" for target in reader.targets]
+            simple[f"the value of {cycle}"] = [reader.names.index(name) for name in names]
+    return fit_start(problem.rows.x, problem.y, train, valid, len(reader.targets), numbers, reader.history, simple)
 
 
 def _of_targets(problem: Forecast) -> Forecast:
@@ -233,6 +246,11 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
     """Raise if a target is empty in a whole part: there would be nothing to learn or to score."""
     for part in parts:
         start, stop = problem.edges(part)
+        if start == stop:
+            raise ValueError(
+                f"{name} has {counted(len(problem.rows.x), 'row')}, too few to train, validate and test a forecast "
+                f"{counted(problem.horizon, 'row')} ahead"
+            )
         unknown = np.isnan(problem.y[start:stop]).all(0)
         if stop > start and unknown.any():
             target = problem.reader.targets[int(unknown.argmax())]

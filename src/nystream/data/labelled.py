@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.data.clips import Clips, split
+from nystream.data.logistic_start import LogisticStart, fit_start, path_config
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.train import Classification, Detection, StreamData, metrics
 
@@ -28,7 +29,27 @@ class Labelled(Problem):
     task: Classification | Detection
     seed: int
 
+    linear: bool = False  # whether the model has a linear path
+
     short, dropout = 1.0, 0.1
+
+    @property
+    def per_file(self) -> bool:
+        """Whether a file has one class."""
+        return self.clips.labelling == "classification"
+
+    @cached_property
+    def start(self) -> LogisticStart:
+        """Logistic regression, fitted to the training files."""
+        config = path_config(self.longest, self.per_file)
+        train, valid = self.part("train", 0), self.part("valid", 0)
+        return fit_start(train, valid, self.task, self.output_dim, config, self.per_file, self.seed)
+
+    def answers(self, name: PartName) -> Tensor | slice:
+        """The tokens of a part whose answers are scored first: the last of each file, if it has one class."""
+        if not self.per_file:
+            return slice(None)
+        return torch.tensor([len(self.clips.clips[i].x) for i in self.numbers(name)]).cumsum(0) - 1
 
     @cached_property
     def parts(self) -> dict[str, list[int]]:
@@ -47,8 +68,8 @@ class Labelled(Problem):
         return StreamData([clip.x for clip in chosen], [clip.y for clip in chosen])
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
-        if self.clips.labelling == "classification":
-            ends = torch.tensor([len(self.clips.clips[i].x) for i in self.numbers(name)]).cumsum(0) - 1
+        if self.per_file:
+            ends = self.answers(name)
             return {
                 "accuracy at the end of a file": metrics.accuracy(output[ends], y[ends]),
                 "accuracy of all tokens": metrics.accuracy(output, y),
@@ -63,20 +84,34 @@ class Labelled(Problem):
         return {**named, "accuracy of frames": float(right) if bool(output.isfinite().all()) else float("nan")}
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
-        """Always predict the most frequent class of the training data."""
+        """Always predict the most frequent class of the training data; and logistic regression, fitted to them."""
         source: PartName = name if name == "all" else "train"
         frequent = metrics.one_hot(self.part(source, warm).y, self.output_dim).sum(0)
-        if self.clips.labelling == "classification":
+        if self.per_file:
             ends = [int(self.clips.clips[i].y[-1]) for i in self.numbers(source)]
             frequent = torch.from_numpy(np.bincount(ends, minlength=self.output_dim)).float()
         y = self.part(name, warm).y
         output = torch.zeros(len(y), self.output_dim)
         output[:, int(frequent.argmax())] = 1.0
-        return {"most frequent class": self.scores(name, warm, output, y)}
+        baselines = {"most frequent class": self.scores(name, warm, output, y)}
+        if self.linear and name in ("valid", "test"):
+            logits = self.start.predict(self.part(name, warm))
+            baselines = {"logistic regression": self.scores(name, warm, logits, y), **baselines}
+        return baselines
 
 
-def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | None = None) -> Labelled:
-    """Set up classification or detection. `several` is as in `ModelInfo`, by default determined from the labels."""
+def labelled(
+    clips: Clips, background: str = "", seed: int = 0, several: bool | None = None, linear: bool = False
+) -> Labelled:
+    """Set up classification or detection.
+
+    Args:
+        clips: The files.
+        background: The class of frames in which there is nothing to detect.
+        seed: Seed of the split of the files.
+        several: As in `ModelInfo`, by default determined from the labels.
+        linear: Whether the model has a linear path, which starts as logistic regression.
+    """
     if background and background not in clips.classes:
         raise ValueError(f"background={background!r} is not one of the classes: {', '.join(clips.classes)}")
     if len(clips.classes) < 2:
@@ -98,4 +133,4 @@ def labelled(clips: Clips, background: str = "", seed: int = 0, several: bool | 
         background=background or None,
         file_seconds=clips.file_seconds,
     )
-    return Labelled(clips, info, clips.notes, task, seed)
+    return Labelled(clips, info, clips.notes, task, seed, linear)

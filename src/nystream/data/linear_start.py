@@ -8,7 +8,7 @@ ridge regression.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,24 +26,39 @@ from nystream.train.ridge import LAGS, Ridge, fit_ridge
 WORTH = 0.01
 MAX_LAGS_OF_OTHERS = 24  # tokens whose other columns are read
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the Transformer's outputs
+MIN_VALID = 10  # rows of validation data; with fewer, nothing can be chosen, and the last value is the forecast
+EXACT = 1e-6  # error relative to the deviation of a target: float32 has no more digits
+RIDGE, LAST_VALUE = "ridge regression", "the last value"
 LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
 
 
 class LinearStart(NamedTuple):
-    """A fitted linear path."""
+    """A fitted linear path.
+
+    Attributes:
+        ridge: Ridge regression.
+        path: The linear path: ridge regression, or a simpler forecast that is better on validation data.
+        name: What the path is.
+        scaler: That of the tokens.
+        output: [N, targets], what the path forecasts after every row of the table.
+        ridge_output: [N, targets], likewise for ridge regression.
+    """
 
     ridge: Ridge
-    scaler: Scaler  # of the tokens
-    output: NDArray[np.float64]  # [N, targets]: what it forecasts after every row of the table
+    path: Ridge
+    name: str
+    scaler: Scaler
+    output: NDArray[np.float64]
+    ridge_output: NDArray[np.float64]
 
     @property
     def config(self) -> LinearConfig:
-        return LinearConfig(segments=self.ridge.lags, inputs=self.ridge.inputs, embedded=True)
+        return LinearConfig(segments=self.path.lags, inputs=self.path.inputs, embedded=True)
 
     @property
     def units(self) -> Tensor:
         """[targets]: what it misses by, the unit in which the Transformer is trained."""
-        return self.ridge.residual_std.clamp(min=1e-12)
+        return self.path.residual_std.clamp(min=1e-12)
 
 
 def fit_start(
@@ -54,6 +69,7 @@ def fit_start(
     targets: int,
     numbers: int,
     skip: int,
+    simple: Mapping[str, Sequence[int]],
 ) -> LinearStart:
     """Fit a linear path to the first rows of a stream.
 
@@ -65,12 +81,14 @@ def fit_start(
         targets: Number of targets.
         numbers: Number of columns of numbers, with the targets.
         skip: Number of rows at the start that are not fitted, because they lack some of their lags.
+        simple: Simpler forecasts by name: for each target, the place in a token of the change that it forecasts.
     """
     scaler = Scaler(x.shape[1], dtype=torch.float64)
     scaler.fit(torch.from_numpy(x[:train]))
     scaled, changes = scaler(torch.from_numpy(x).double()), torch.from_numpy(y).double()
     start, stop = valid
     context = max(0, start - max(LAGS))
+    few = int((~changes[start:stop].isnan()).sum(0).min()) < MIN_VALID
 
     def fit(inputs: int, lags: Sequence[int]) -> Ridge:
         return fit_ridge(
@@ -85,11 +103,40 @@ def fit_start(
             valid_skip=start - context,
         )
 
-    ridge = fit(targets, LAGS)
-    if numbers > targets:
+    ridge = fit(targets, LAGS[:1] if few else LAGS)
+    if numbers > targets and not few:
         others = fit(numbers, [lag for lag in LAGS if lag <= MAX_LAGS_OF_OTHERS])
         ridge = others if better(others, ridge) else ridge
-    return LinearStart(ridge, scaler, ridge.predict(scaled).numpy())
+    output = ridge.predict(scaled).numpy()
+    name, best, outputs = RIDGE, ridge, output
+    known = y[start:stop].astype(np.float64)
+    for other, places in {LAST_VALUE: None, **simple}.items():
+        path = _simple(ridge, scaler, changes[:train], scaled[:train], places)
+        new = path.predict(scaled).numpy()
+        worse = _errors(outputs[start:stop], known).mean(1), _errors(new[start:stop], known).mean(1)
+        if (few and places is None) or (worse[1] < worse[0]).all():
+            name, best, outputs = other, path, new
+            if few:
+                break
+    return LinearStart(ridge, best, name, scaler, outputs, output)
+
+
+def _simple(ridge: Ridge, scaler: Scaler, y: Tensor, x: Tensor, places: Sequence[int] | None) -> Ridge:
+    """A linear path that forecasts no change, or the changes that are at these places of a token."""
+    weight, bias = torch.zeros_like(ridge.weight[:, : x.shape[1]]), torch.zeros_like(ridge.bias)
+    if places is not None:
+        targets = torch.arange(len(bias))
+        weight[targets, list(places)] = scaler.scale[list(places)]  # tokens are scaled, forecasts are not
+        bias = scaler.mean[list(places)].clone()
+    path = dataclasses.replace(ridge, lags=1, weight=weight, bias=bias)
+    error = (path.predict(x) - y).square()
+    return dataclasses.replace(path, residual_std=error.nanmean(0).sqrt())
+
+
+def _errors(output: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean absolute and root mean squared errors [2, targets]."""
+    error = output - y
+    return np.stack([np.nanmean(np.abs(error), 0), np.sqrt(np.nanmean(np.square(error), 0))])
 
 
 def better(first: Ridge, second: Ridge) -> bool:
@@ -118,10 +165,10 @@ def joined(trained: StreamModel, config: ModelConfig, start: LinearStart) -> Str
     inputs, weights = config.input_dim, trained.state_dict()
     width = weights["input_proj.weight"]
     weights |= {"input_proj.weight": width[:, :inputs], "linear_embed.weight": width[:, inputs:]}
-    weights |= {"linear.weight": (start.ridge.weight / start.units[:, None]).to(width)}
+    weights |= {"linear.weight": (start.path.weight / start.units[:, None]).to(width)}
     for name, value in (("mean", start.scaler.mean), ("scale", start.scaler.scale)):
         weights[f"input_scaler.{name}"] = value.to(width)
-    weights["output_scaler.mean"] = start.ridge.bias.to(width)
+    weights["output_scaler.mean"] = start.path.bias.to(width)
     model.load_state_dict(weights)
     return model.to(width.device).eval()
 
@@ -132,7 +179,7 @@ def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
     What it reads is in units of what the path misses, without the path's bias, as in the joined model.
     """
     output = torch.from_numpy(start.output[rows])  # [N, targets]
-    path = (output - start.ridge.bias) / start.units
+    path = (output - start.path.bias) / start.units
     new = data.to(data.x.device)
     new.x = torch.cat([data.x, path.to(data.x)], 1)
     shape = (len(output), *[1] * (data.y.dim() - 2), -1)  # the outputs of a teacher are beside the targets
@@ -140,22 +187,20 @@ def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
     return new
 
 
-def best_share(ridge: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """The share of the Transformer that is best on validation data, and the error with it relative to ridge alone.
+def best_share(path: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """The share of the Transformer that is best on validation data, and the error with it relative to the path alone.
 
-    The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse.
+    The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse. If
+    there are few rows, or the path is exact up to rounding, the share is 0.
 
     Args:
-        ridge, both: Outputs without and with the Transformer [N, targets].
+        path, both: Outputs without and with the Transformer [N, targets].
         y: Targets [N, targets], NaN where unknown.
     """
-
-    def errors(output: NDArray[np.float64]) -> NDArray[np.float64]:  # [2, targets]
-        error = output - y
-        return np.stack([np.nanmean(np.abs(error), 0), np.sqrt(np.nanmean(np.square(error), 0))])
-
-    alone = np.maximum(errors(ridge), 1e-300)
-    relative = {share: float((errors(ridge + share * (both - ridge)) / alone).mean(1).max()) for share in SHARES[1:]}
+    alone = _errors(path, y)
+    if (~np.isnan(y)).sum(0).min() < MIN_VALID or (alone <= EXACT * np.nanstd(y, 0)).any():
+        return 0.0, 1.0
+    relative = {share: float((_errors(path + share * (both - path), y) / alone).mean(1).max()) for share in SHARES[1:]}
     share = min(relative, key=lambda share: relative[share])
     return (share, relative[share]) if relative[share] < 1 - LEAST_GAIN else (0.0, 1.0)
 
@@ -169,7 +214,7 @@ def scale_share(model: StreamModel, share: float) -> None:
 
 def linear_only(model: StreamModel) -> StreamModel:
     """A copy of a model whose outputs are those of its linear path: ridge regression."""
-    copy = StreamModel(model.config, model.info)
+    copy = StreamModel(model.config, model.info).to(model.head.weight)
     copy.load_state_dict(model.state_dict())
     scale_share(copy, 0.0)
     return copy.eval()

@@ -26,7 +26,7 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
         *("target", "horizon", "time", "time_format", "decimal"),
-        *("columns", "categorical", "units", "missing", "gaps", "linear"),
+        *("columns", "categorical", "units", "missing", "gaps"),
     ),
     "frames": ("task", "background"),
     "audio": ("seconds",),
@@ -77,16 +77,17 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
             linear=_linear(settings),
         )
     if kind == "frames":
-        return labelled(read_frames(path, settings.task, show=show), settings.background, settings.seed)
-    return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed)
+        clips = read_frames(path, settings.task, show=show)
+        return labelled(clips, settings.background, settings.seed, linear=_linear(settings))
+    return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed, linear=_linear(settings))
 
 
 def _linear(settings: Settings) -> bool:
-    """Whether a forecast starts from ridge regression."""
-    streams = settings.stack == "deep" or settings.layers == 1
-    if settings.linear == "yes" and not streams:
-        raise ValueError("linear='yes' does not go with several blocks of --stack paper: give --stack deep")
-    return settings.linear == "yes" or (settings.linear == "auto" and streams)
+    """Whether the model has a linear path."""
+    deep = settings.stack == "deep"  # the path may read more tokens than the window, which only deep stacks can
+    if settings.linear == "yes" and not deep:
+        raise ValueError("linear='yes' does not go with --stack paper: give --stack deep")
+    return settings.linear == "yes" or (settings.linear == "auto" and deep)
 
 
 def open_for(

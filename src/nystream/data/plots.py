@@ -61,7 +61,8 @@ def _losses(figure: Any, result: Result) -> None:
             axis.annotate(
                 " fixed landmarks", (place + 0.5, 0.9), xycoords=("data", "axes fraction"), color=GREY, fontsize=8
             )
-    axis.set_yscale("log")
+    if any(line["train_loss"][0] > 0 for line in lines):  # a forecast can be exact
+        axis.set_yscale("log")
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel("epoch")
     axis.set_title("Loss")

@@ -15,8 +15,9 @@ from torch import Tensor
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
-from nystream.data import linear_start, teaching
+from nystream.data import linear_start, logistic_start, teaching
 from nystream.data.forecast import Forecast
+from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
 from nystream.data.settings import Settings
@@ -71,7 +72,8 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
-    linear: Literal["yes", "no"] = "yes" if isinstance(problem, Forecast) and problem.start is not None else "no"
+    starts = problem.start is not None if isinstance(problem, Forecast) else getattr(problem, "linear", False)
+    linear: Literal["yes", "no"] = "yes" if starts else "no"
     return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
@@ -149,6 +151,8 @@ def _train(
         model = _run_phases(settings, common, model.to(device), phases, log)
         if isinstance(problem, Forecast) and start is not None:
             model = _with_best_share(linear_start.joined(model, config, start), problem, log)
+        if isinstance(problem, Labelled) and problem.linear:
+            model = _blended(model, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
     warm = _scored_from(model, warm)
@@ -193,15 +197,19 @@ def _scored(
     output, y = predict(model, data, skip=warm, progress=show)
     _log_if_not_finite(output, log)
     scores = {"model": problem.scores(part, warm, output, y)}
-    if model.config.linear is not None:
-        ridge, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+    if isinstance(problem, Forecast) and problem.start is not None:
+        ridge = torch.from_numpy(problem.start.ridge_output[slice(*problem.scored(part, warm))])
         scores["ridge"] = problem.scores(part, warm, ridge, y)
+    elif isinstance(problem, Forecast) and model.config.linear is not None:
+        path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+        scores["linear path"] = problem.scores(part, warm, path, y)
     return output, scores | problem.baselines(part, warm)
 
 
 def _scored_from(model: StreamModel, warm: int) -> int:
     """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
-    return warm if model.config.linear is None else max(warm, model.config.linear.tokens - 1)
+    linear = model.config.linear
+    return warm if linear is None or not warm else max(warm, linear.tokens - 1)
 
 
 def _untrained(
@@ -219,19 +227,39 @@ def _untrained(
     return model
 
 
+def _blended(model: StreamModel, problem: Labelled, log: LogLine) -> StreamModel:
+    """The model with a linear path, blended as is best on validation data."""
+    data, rows = problem.part("valid", 0), problem.answers("valid")
+    output, y = predict(model, data)
+    blend = logistic_start.best_blend(
+        problem.start.predict(data)[rows], output.double().cpu()[rows], y.cpu()[rows], problem.task
+    )
+    gain = blend.score - blend.alone
+    if blend.share:
+        log(
+            f"on validation data, {100 * gain:.1f} points better than logistic regression; share of the Transformer: "
+            f"{blend.share:g}"
+        )
+    else:
+        log("no better than logistic regression on validation data: the Transformer is left out")
+    return logistic_start.blended(model, problem.start, blend)
+
+
 def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
     """The model with that share of the Transformer's outputs which is best on validation data."""
     model.info = problem.info
     warm = _scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
-    output, y = predict(model, problem.part("valid", warm), skip=warm)
-    share, error = linear_start.best_share(
-        problem.linear("valid", warm), output.double().cpu().numpy(), y.double().cpu().numpy()
-    )
+    data = problem.part("valid", warm)
+    # Not the path's float64 outputs: a difference in rounding is no gain.
+    (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))
+    share, error = linear_start.best_share(*(x.double().cpu().numpy() for x in (path, output, y)))
     linear_start.scale_share(model, share)
+    assert problem.start is not None
+    name = problem.start.name
     if share:
-        log(f"on validation data, {1 - error:.1%} better than ridge regression; share of the Transformer: {share:g}")
+        log(f"on validation data, {1 - error:.1%} better than {name}; share of the Transformer: {share:g}")
     else:
-        log("no better than ridge regression on validation data: the Transformer is left out")
+        log(f"no better than {name} on validation data: the Transformer is left out")
     return model
 
 

@@ -63,8 +63,8 @@ class Settings:
     )
     linear: Literal["auto", "yes", "no"] = option(
         "auto",
-        "Tables: start from ridge regression on lags and the calendar, which the Transformer then improves; auto does, "
-        "except for several blocks with --stack paper.",
+        "Start from ridge regression (tables) or logistic regression (classes), which the Transformer then improves; "
+        "auto does, except with --stack paper.",
     )
     task: TaskName = option(
         "auto",

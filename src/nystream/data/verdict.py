@@ -15,6 +15,7 @@ LARGEST_LOG = 700.0  # its exponential is still finite
 # Baselines whose names do not fit into a sentence.
 SPOKEN = {
     "persistence": "the last value",
+    "linear path": "its linear path alone",
     "a day ago": "the value of a day ago",
     "a week ago": "the value of a week ago",
     "most frequent class": "the most frequent class",
