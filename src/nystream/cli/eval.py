@@ -10,7 +10,7 @@ from nystream import files
 from nystream.cli.saved import OnSavedModel
 from nystream.cli.screen import console, print_scores
 from nystream.config.option import option
-from nystream.data.run import evaluate
+from nystream.data.scoring import evaluate
 from nystream.train.log import plain_numbers
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from nystream.cli.saved import OnSavedModel
 from nystream.cli.screen import console, print_table, scores_table
 from nystream.config.option import option
-from nystream.data.run import evaluate, with_landmarks
+from nystream.data.run import with_landmarks
+from nystream.data.scoring import evaluate
 
 
 @dataclass(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,18 +15,18 @@ from torch import Tensor
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
-from nystream.data import linear_start, logistic_start, teaching
+from nystream.data import teaching
 from nystream.data.forecast import Forecast
-from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
+from nystream.data.scoring import LogLine, scored, scored_from
 from nystream.data.settings import Settings
+from nystream.data.starting import finished, untrained
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
-from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel, pretrained
 from nystream.provenance import hardware
-from nystream.train import TrainConfig, checkpoint, predict
+from nystream.train import TrainConfig, checkpoint
 from nystream.train.data import StreamData
 from nystream.train.distributed import alone_in
 from nystream.train.log import METRICS, plain_numbers
@@ -47,8 +47,6 @@ EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
 # What linear regression misses is mostly noise, so that a Transformer beside it overfits easily.
 BESIDE_LINEAR: dict[str, Any] = {"weight_decay": 0.05, "average": 0.98}
 PARTS: tuple[PartName, ...] = ("train", "valid", "test")
-
-LogLine = Callable[[str], None]
 
 
 class Result(NamedTuple):
@@ -117,7 +115,7 @@ def _train(
     parts = {name: problem.part(name, warm) for name in PARTS}
     train_config = _with_updates(train_config, parts["train"], config)
     torch.manual_seed(settings.seed)
-    model = _untrained(config, problem, parts["train"], start)
+    model = untrained(config, problem, parts["train"], start)
     early = settings.recipe == "early"
     phases = [phase_one(train_config)]
     if fixed:
@@ -149,16 +147,13 @@ def _train(
             progress=show,
         )
         model = _run_phases(settings, common, model.to(device), phases, log)
-        if isinstance(problem, Forecast) and start is not None:
-            model = _with_best_share(linear_start.joined(model, config, start), problem, log)
-        if isinstance(problem, Labelled) and problem.linear:
-            model = _blended(model, problem, log)
+        model = finished(model, config, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
-    warm = _scored_from(model, warm)
+    warm = scored_from(model, warm)
     scores: dict[str, dict[str, Scores]] = {}
     for name in PARTS[1:]:
-        output, scores[name] = _scored(model, problem, name, warm, log, show)
+        output, scores[name] = scored(model, problem, name, warm, log, show)
     if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
         log(problem.trees[1])
     if not done:
@@ -172,95 +167,6 @@ def _train(
         text = json.dumps(plain_numbers(record), indent=2, ensure_ascii=False, allow_nan=False)
         files.write_text(folder / SCORES, text + "\n")
     return Result(model.cpu(), problem, folder, scores, output, warm)
-
-
-def evaluate(
-    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
-) -> dict[str, Scores]:
-    """Streaming scores of a model on a source, and those of the baselines."""
-    window = warm_up(model.config, TrainConfig(short=problem.short))
-    warm = _scored_from(model, window)
-    longest = int(problem.part(part, warm).length.max())
-    if longest <= window:
-        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {window + 1}")
-    if longest <= warm:
-        log(f"the model reads {warm + 1} rows, more than the source has; scores are from row {window + 1} on")
-        warm = window
-    return _scored(model, problem, part, warm, log, show)[1]
-
-
-def _scored(
-    model: StreamModel, problem: Problem, part: PartName, warm: int, log: LogLine, show: bool | None
-) -> tuple[Tensor, dict[str, Scores]]:
-    """The outputs for the scored tokens of a part, and the scores of the model and of the baselines."""
-    data = problem.part(part, warm)
-    output, y = predict(model, data, skip=warm, progress=show)
-    _log_if_not_finite(output, log)
-    scores = {"model": problem.scores(part, warm, output, y)}
-    if isinstance(problem, Forecast) and problem.start is not None:
-        ridge = torch.from_numpy(problem.start.ridge_output[slice(*problem.scored(part, warm))])
-        scores["ridge"] = problem.scores(part, warm, ridge, y)
-    elif isinstance(problem, Forecast) and model.config.linear is not None:
-        path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
-        scores["linear path"] = problem.scores(part, warm, path, y)
-    return output, scores | problem.baselines(part, warm)
-
-
-def _scored_from(model: StreamModel, warm: int) -> int:
-    """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
-    linear = model.config.linear
-    return warm if linear is None or not warm else max(warm, linear.tokens - 1)
-
-
-def _untrained(
-    config: ModelConfig, problem: Problem, train: StreamData, start: linear_start.LinearStart | None
-) -> StreamModel:
-    """The model before training, with its scalers; beside a linear path, the Transformer alone."""
-    if start is not None:
-        model = StreamModel(linear_start.without_path(config, problem.output_dim))
-        linear_start.prepare(model, start)
-        return model
-    model = StreamModel(config, problem.info)
-    model.input_scaler.fit(train.x)
-    if problem.task.scaled:
-        _fit_output_scaler(model, train.y)
-    return model
-
-
-def _blended(model: StreamModel, problem: Labelled, log: LogLine) -> StreamModel:
-    """The model with a linear path, blended as is best on validation data."""
-    data, rows = problem.part("valid", 0), problem.answers("valid")
-    output, y = predict(model, data)
-    blend = logistic_start.best_blend(
-        problem.start.predict(data)[rows], output.double().cpu()[rows], y.cpu()[rows], problem.task
-    )
-    gain = blend.score - blend.alone
-    if blend.share:
-        log(
-            f"on validation data, {100 * gain:.1f} points better than logistic regression; share of the Transformer: "
-            f"{blend.share:g}"
-        )
-    else:
-        log("no better than logistic regression on validation data: the Transformer is left out")
-    return logistic_start.blended(model, problem.start, blend)
-
-
-def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
-    """The model with that share of the Transformer's outputs which is best on validation data."""
-    model.info = problem.info
-    warm = _scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
-    data = problem.part("valid", warm)
-    # Not the path's float64 outputs: a difference in rounding is no gain.
-    (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))
-    share, error = linear_start.best_share(*(x.double().cpu().numpy() for x in (path, output, y)))
-    linear_start.scale_share(model, share)
-    assert problem.start is not None
-    name = problem.start.name
-    if share:
-        log(f"on validation data, {1 - error:.1%} better than {name}; share of the Transformer: {share:g}")
-    else:
-        log(f"no better than {name} on validation data: the Transformer is left out")
-    return model
 
 
 def with_landmarks(
@@ -379,24 +285,6 @@ def _log_progress(folder: Path, phases: Sequence[Phase], log: LogLine) -> bool:
     elif (folder / CONFIG).is_file():
         log(f"resuming {folder} at epoch {done + 1} of {epochs}")
     return False
-
-
-def _log_if_not_finite(output: Tensor, log: LogLine) -> None:
-    wrong = int((~output.isfinite()).any(1).sum())
-    if wrong:
-        log(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
-
-
-def _fit_output_scaler(model: StreamModel, y: Tensor) -> None:
-    """Fit the output scaler to the targets that are known, column by column."""
-    scalers = [Scaler(1) for _ in y.T]
-    for scaler, column in zip(scalers, y.T, strict=True):
-        known = column[column.isfinite()]
-        if not len(known):
-            raise ValueError("a target is not known in any row that is trained on")
-        scaler.fit(known[:, None])
-    mean, scale = (torch.cat([getattr(scaler, name) for scaler in scalers]) for name in ("mean", "scale"))
-    model.output_scaler.set(mean, scale)
 
 
 def _gather_metrics(folder: Path, phases: Sequence[Phase]) -> None:

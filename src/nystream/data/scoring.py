@@ -1,0 +1,62 @@
+"""Streaming scores of a model of your own data, beside those of its baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nystream.data import linear_start
+from nystream.data.forecast import Forecast
+from nystream.data.problem import PartName, Problem, Scores
+from nystream.data.table import counted
+from nystream.models import StreamModel
+from nystream.train import TrainConfig, predict
+from nystream.train.sampler import warm_up
+
+LogLine = Callable[[str], None]
+
+
+def evaluate(
+    model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
+) -> dict[str, Scores]:
+    """Streaming scores of a model on a source, and those of the baselines."""
+    window = warm_up(model.config, TrainConfig(short=problem.short))
+    warm = scored_from(model, window)
+    longest = int(problem.part(part, warm).length.max())
+    if longest <= window:
+        raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {window + 1}")
+    if longest <= warm:
+        log(f"the model reads {warm + 1} rows, more than the source has; scores are from row {window + 1} on")
+        warm = window
+    return scored(model, problem, part, warm, log, show)[1]
+
+
+def scored(
+    model: StreamModel, problem: Problem, part: PartName, warm: int, log: LogLine, show: bool | None
+) -> tuple[Tensor, dict[str, Scores]]:
+    """The outputs for the scored tokens of a part, and the scores of the model and of the baselines."""
+    data = problem.part(part, warm)
+    output, y = predict(model, data, skip=warm, progress=show)
+    _log_if_not_finite(output, log)
+    scores = {"model": problem.scores(part, warm, output, y)}
+    if isinstance(problem, Forecast) and problem.start is not None:
+        ridge = torch.from_numpy(problem.start.ridge_output[slice(*problem.scored(part, warm))])
+        scores["ridge"] = problem.scores(part, warm, ridge, y)
+    elif isinstance(problem, Forecast) and model.config.linear is not None:
+        path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
+        scores["linear path"] = problem.scores(part, warm, path, y)
+    return output, scores | problem.baselines(part, warm)
+
+
+def scored_from(model: StreamModel, warm: int) -> int:
+    """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
+    linear = model.config.linear
+    return warm if linear is None or not warm else max(warm, linear.tokens - 1)
+
+
+def _log_if_not_finite(output: Tensor, log: LogLine) -> None:
+    wrong = int((~output.isfinite()).any(1).sum())
+    if wrong:
+        log(f"the model's output is not finite for {wrong:,} of {counted(len(output), 'token')}, so scores are missing")
