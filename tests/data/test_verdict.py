@@ -24,7 +24,7 @@ def sentence(ours, theirs, name="ridge", higher=False):
         (100.4, 100, "as good as ridge"),
         (100.6, 100, "0.6 % worse than ridge: train on more rows, or use ridge"),
         (20_000, 100, "far worse than ridge: train on more rows, or use ridge"),
-        (350, 100, "250 % worse than ridge: train on more rows, or use ridge"),
+        (350, 100, "3.5 times the error of ridge: train on more rows, or use ridge"),
         (90.04, 100, "10 % better than ridge"),  # not 10.0
         (0, 0, "as good as ridge"),
         (0, 1, "100 % better than ridge"),

@@ -107,9 +107,10 @@ def _sentence(baseline: str, gain: float, name: str, higher_is_better: bool) -> 
     size = 100 * abs(gain)
     number = f"{size:.0f}" if size >= 9.95 else f"{size:.1f}"
     amount = f"{number} points" if higher_is_better else f"{number} %"
-    if gain < -FAR:
-        amount = "far"
     if gain > 0:
         return f"{amount} better than {spoken}"
+    worse = f"{amount} worse than"
+    if gain < -1:
+        worse = f"{1 - gain:.1f} times the error of" if gain >= -FAR else "far worse than"
     more = "labelled data" if higher_is_better else "rows"
-    return f"{amount} worse than {spoken}: train on more {more}, or use {spoken}"
+    return f"{worse} {spoken}: train on more {more}, or use {spoken}"
