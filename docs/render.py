@@ -355,7 +355,47 @@ def bench() -> str:
     )
 
 
+def own_data() -> str:
+    """Tables with all defaults: test errors of the model, relative to those of baselines."""
+    record = results("own_data")
+    naive = ("persistence", "a day ago", "a week ago")
+
+    def error(test: Any, name: str) -> float:
+        return float(test[name]["mean absolute error"])
+
+    rows = []
+    for one in record["tables"]:
+        test, ours = one["test"], error(one["test"], "model")
+        best = min(error(test, name) for name in naive if name in test)
+        others = [error(test, name) if name in test else None for name in ("ridge", "boosted trees")]
+        rows.append(
+            [
+                one["table"],
+                f"{one['horizon']}",
+                f"{ours:,.4g}" if ours < 10_000 else f"{ours:,.0f}",
+                *("–" if other is None else f"{ours / other - 1:+.1%}".replace("-", "−") for other in [*others, best]),
+                f"{one['seconds']} s",
+            ]
+        )
+    head = [
+        "table",
+        "hours ahead",
+        "mean absolute error, MW",
+        "to ridge",
+        "to boosted trees",
+        "to the best naive",
+        "time",
+    ]
+    longest = max(one["rows"] for one in record["tables"])
+    return (
+        f"Hourly tables of up to {longest:,} rows with all defaults ({source(record)}): the mean absolute error on the "
+        f"test part, its difference to those of the baselines, and the time of the whole run with its baselines. The "
+        f"best naive forecast is the last value, or that of a day or a week ago.\n\n" + table(head, rows)
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "own-data": own_data,
     "measured": measured,
     "drift": drift,
     "inverse": inverse,
