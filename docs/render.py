@@ -8,33 +8,16 @@ A place is marked by <!-- name --> and <!-- /name -->; nothing between them is w
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from statistics import fmean
-from typing import Any
 
-from nystream.lab.reproduce.report import grouping, markdown, readme, records
+from _experiments import cells, durations, own_data, search
+from _source import ROOT, results, source, table
 
-ROOT = Path(__file__).resolve().parents[1]
+from nystream.lab.reproduce.report import markdown, readme
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def results(name: str) -> Any:
-    return json.loads((ROOT / "results" / f"{name}.json").read_text())
-
-
-def source(record: Any) -> str:
-    """Where the numbers come from."""
-    machine = record["hardware"]
-    return f"`{record['command']}` on {machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}"
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def measured() -> str:
@@ -161,95 +144,6 @@ def many() -> str:
     )
 
 
-def cells() -> list[records.Record]:
-    """The records of `nystream reproduce`."""
-    return records.read(ROOT / "results")
-
-
-def search() -> str:
-    """The settings that were tried before the tables were run, by their validation scores.
-
-    Splits differ in how hard they are, so rows are compared by the mean of the runs that all of a task, depth and stack
-    have; the mean of all its own runs stands beside it where a row has more. Bold is the setting of the tables.
-    """
-    paths = sorted((ROOT / "results" / "search").glob("*.json"))
-    found = [records.parse(json.loads(path.read_text()), path.name) for path in paths]
-    budgets = {record.name: record.raw.get("budget") for record in cells()}
-    groups = {one.group for one in found}
-    widths = {group: grouping.widths([one for one in found if one.group == group]) for group in groups}
-
-    def kind(one: records.Record) -> tuple[str, int, str, str]:
-        stack = grouping.build(one).stack
-        return one.group.task, one.layers, one.group.tokens, stack if stack in ("deep", "rival") else ""
-
-    def setting(one: records.Record) -> str:
-        differs = grouping.setting(one, widths[one.group])
-        differs.pop("stack", None)
-        words = [grouping.describe(differs)] if differs else []
-        context = one.raw["budget"].get("context")
-        return ", ".join([*words, f"context {context}"] if context else words)
-
-    def score(values: list[float]) -> str:
-        mean = fmean(values)
-        return f"{mean:.4f}" if mean > 0.1 else f"{mean * 1e3:.3f}e-3"
-
-    shared = {key: set.intersection(*(set(one.runs) for one in found if kind(one) == key)) for key in map(kind, found)}
-    settings = any(map(setting, found))
-    rows = []
-    for one in sorted(found, key=lambda one: (kind(one), one.model, one.raw["budget"]["lr"], one.name)):
-        budget, values = one.raw["budget"], list(one.valid[one.metric].values)
-        mark = "**" if budgets.get(one.name) == budget else ""
-        some = [value for value, run in zip(values, one.runs, strict=True) if run in shared[kind(one)]]
-        updates = one.raw["training"]["phases"][0]["steps_per_epoch"]
-        rows.append(
-            [
-                one.group.task + (f", {one.group.tokens}" if one.group.task == "electricity" else ""),
-                f"{one.layers}, deep" if kind(one)[-1] == "deep" else str(one.layers),
-                f"`{one.model}`",
-                *([setting(one)] * settings),
-                f"{budget['lr']:g}",
-                f"{budget['epochs']} × {updates} × {budget['batch_size']}",
-                f"{mark}{score(some)}{mark} ({len(some)})" if some else "",
-                f"{mark}{score(values)}{mark} ({len(values)})" if len(values) > len(some) else "",
-                score(list(one.score.values)),
-            ]
-        )
-    budget_columns = ["lr", "epochs × updates × batch", "validation (runs)", "all its runs", "test, all its runs"]
-    return table(["task", "blocks", "model", *(["setting"] * settings), *budget_columns], rows)
-
-
-def durations() -> str:
-    """How long cells were trained, by task and depth: those of the tables, and the longest of all."""
-    found = [one for one in cells() if "cell" in one.raw]
-    pairs = [pair for group in grouping.tables(found) for build in group.builds.values() for pair in build]
-    own = {one.name for one, differs in pairs if not differs}
-
-    def place(one: records.Record) -> tuple[str, str]:
-        kind = {"deep": ", deep", "rival": ", recurrent"}.get(grouping.build(one).stack, "")
-        return one.group.task, f"{one.layers}{kind}"
-
-    rows = []
-    for task, depth in sorted(set(map(place, found))):
-        every = [one for one in found if place(one) == (task, depth)]
-        tabled = [seconds(one) for one in every if one.name in own and one.group.protocol != "filtered"]
-        longest = max(every, key=seconds)
-        runs = max(len(one.runs) for one in every)
-        most = f"{seconds(longest):.0f} s, `{longest.name}`"
-        rows.append([task, depth, str(runs), f"{min(tabled):.0f} to {max(tabled):.0f} s" if tabled else "–", most])
-    device = {one.raw["training"]["device"] for one in found}
-    alone = [json.loads(path.read_text()) for path in sorted((ROOT / "results" / "laptop").glob("*.json"))]
-    told = ", ".join(f"`{one['cell']['model']}` {one['training']['seconds']:.0f} s" for one in alone if "cell" in one)
-    return (
-        f"Training of a cell on one {' or '.join(sorted(device))}, all of its runs at once:\n\n"
-        + table(["task", "blocks", "runs", "cells of the tables", "longest of all cells"], rows)
-        + f"\n\nA single run of GTZAN with one block on a CPU: {told} ({source(alone[0])})."
-    )
-
-
-def seconds(record: records.Record) -> float:
-    return float(record.raw["training"]["seconds"])
-
-
 def converted() -> str:
     record = results("convert")
     sizes = list(record["rows"][0]["errors"])
@@ -352,45 +246,6 @@ def bench() -> str:
             "Targets, and what this run measured:",
             table(["", "measured", "target", ""], targets),
         ]
-    )
-
-
-def own_data() -> str:
-    """Tables with all defaults: test errors of the model, relative to those of baselines."""
-    record = results("own_data")
-    naive = ("persistence", "a day ago", "a week ago")
-
-    def error(test: Any, name: str) -> float:
-        return float(test[name]["mean absolute error"])
-
-    rows = []
-    for one in record["tables"]:
-        test, ours = one["test"], error(one["test"], "model")
-        best = min(error(test, name) for name in naive if name in test)
-        others = [error(test, name) if name in test else None for name in ("ridge", "boosted trees")]
-        rows.append(
-            [
-                one["table"],
-                f"{one['horizon']}",
-                f"{ours:,.4g}" if ours < 10_000 else f"{ours:,.0f}",
-                *("–" if other is None else f"{ours / other - 1:+.1%}".replace("-", "−") for other in [*others, best]),
-                f"{one['seconds']} s",
-            ]
-        )
-    head = [
-        "table",
-        "hours ahead",
-        "mean absolute error, MW",
-        "to ridge",
-        "to boosted trees",
-        "to the best naive",
-        "time",
-    ]
-    longest = max(one["rows"] for one in record["tables"])
-    return (
-        f"Hourly tables of up to {longest:,} rows with all defaults ({source(record)}): the mean absolute error on the "
-        f"test part, its difference to those of the baselines, and the time of the whole run with its baselines. The "
-        f"best naive forecast is the last value, or that of a day or a week ago.\n\n" + table(head, rows)
     )
 
 

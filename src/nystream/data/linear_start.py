@@ -110,14 +110,12 @@ def fit_start(
     output = ridge.predict(scaled).numpy()
     name, best, outputs = RIDGE, ridge, output
     known = y[start:stop].astype(np.float64)
-    for other, places in {LAST_VALUE: None, **simple}.items():
+    for other, places in {LAST_VALUE: None, **({} if few else simple)}.items():
         path = _simple(ridge, scaler, changes[:train], scaled[:train], places)
         new = path.predict(scaled).numpy()
         worse = _errors(outputs[start:stop], known).mean(1), _errors(new[start:stop], known).mean(1)
-        if (few and places is None) or (worse[1] < worse[0]).all():
+        if few or (worse[1] < worse[0]).all():
             name, best, outputs = other, path, new
-            if few:
-                break
     return LinearStart(ridge, best, name, scaler, outputs, output)
 
 
@@ -213,7 +211,7 @@ def scale_share(model: StreamModel, share: float) -> None:
 
 
 def linear_only(model: StreamModel) -> StreamModel:
-    """A copy of a model whose outputs are those of its linear path: ridge regression."""
+    """A copy of a model whose outputs are those of its linear path alone."""
     copy = StreamModel(model.config, model.info).to(model.head.weight)
     copy.load_state_dict(model.state_dict())
     scale_share(copy, 0.0)

@@ -17,6 +17,7 @@ from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
 from nystream.data import teaching
 from nystream.data.forecast import Forecast
+from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
 from nystream.data.scoring import LogLine, scored, scored_from
@@ -70,8 +71,9 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
         raise ValueError(
             f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
         )
-    starts = problem.start is not None if isinstance(problem, Forecast) else getattr(problem, "linear", False)
-    linear: Literal["yes", "no"] = "yes" if starts else "no"
+    forecasts = isinstance(problem, Forecast) and problem.start is not None
+    classifies = isinstance(problem, Labelled) and problem.linear
+    linear: Literal["yes", "no"] = "yes" if forecasts or classifies else "no"
     return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
