@@ -50,7 +50,8 @@ class Thumos14(PaperProblem):
     def training(self, cell: Cell) -> TrainConfig:
         # The start of a video is scored, so windows that are not full are trained on too.
         if cell.recurrent or cell.layers == 1 or cell.stack == "deep":
-            lr = {"gru": 1e-3, "lstm": 2e-3}.get(cell.model, min(1e-3, 0.3072 / cell.embed_dim))  # 3e-4 at d = 1024
+            rival = {"gru": 1e-3, "lstm": 1e-3 if cell.one_scale else 2e-3}
+            lr = rival.get(cell.model, min(1e-3, 0.3072 / cell.embed_dim))  # 3e-4 at d = 1024
             return TrainConfig(epochs=12, batch_size=8, lr=lr, weight_decay=0.05, piece=256, short=1.0)
         # A paper stack learns from the newest row of windows. They overlap, so an epoch takes a quarter of them.
         return TrainConfig(epochs=12, steps_per_epoch=40, batch_size=256, lr=2e-4, weight_decay=0.05, short=0.2)
