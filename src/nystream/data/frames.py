@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import positive_int
 from nystream.data.clips import UNKNOWN, Clip, Clips, Labelling, read_files
+from nystream.data.option_groups import TaskName
 from nystream.data.reader import Policy, Reader, reject_gaps
-from nystream.data.settings import TaskName
 from nystream.data.vectors import LiveVectors
 
 SUFFIXES = (".npy", ".npz")

@@ -11,15 +11,12 @@ import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from nystream.config.checks import fields_of, one_of, positive_int
 from nystream.config.option import option
+from nystream.data.option_groups import ClassOptions, ModelOptions, Names, TableOptions, TaskName, Variant
 from nystream.data.reader import Policy
-
-Variant = Literal["co-fixed", "co-cont", "co-full"]
-TaskName = Literal["auto", "classification", "detection"]
-Names = str | tuple[str, ...]  # separated by commas, or one by one
 
 LISTS = ("target", "columns", "categorical", "units")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
@@ -28,12 +25,9 @@ DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases to
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of one training run; 0 and "" mean that the value is chosen from the data.
-
-    The options of `nystream train` are these fields, with the same help.
-    """
+@dataclass(kw_only=True)
+class SourceOption:
+    """What to train on."""
 
     source: str = option(
         "",
@@ -41,83 +35,14 @@ class Settings:
         "files per class. It can be given in the config file instead.",
         "SOURCE",
     )
-    target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
-    horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
-    time: str = option(
-        "", "Tables: column with the time of each row; none if no column has it.", "NAME", "auto-detected"
-    )
-    time_format: str = option(
-        "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"
-    )
-    decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
-    columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
-    categorical: Names = option(
-        "", "Tables: numeric columns to treat as categories, as columns of text are.", "NAMES", "none"
-    )
-    units: Names = option("", "Tables: units of the targets, such as MW.", "NAMES", "none")
-    missing: Policy = option(
-        "fail", "Tables: how to treat empty fields: fail, fill with the column's last value, or skip the row."
-    )
-    gaps: Policy = option(
-        "fail", "Tables: how to treat gaps in time: fail, fill with the last values, or skip the gap."
-    )
-    linear: Literal["auto", "yes", "no"] = option(
-        "auto",
-        "Start from ridge regression (tables) or logistic regression (classes), which the Transformer then improves; "
-        "auto does, except with --stack paper.",
-    )
-    task: TaskName = option(
-        "auto",
-        "Feature files: one class per file (classification) or classes per frame (detection); auto decides by the "
-        "labels.",
-    )
-    background: str = option(
-        "", "Feature files: class of frames in which there is nothing to detect; '' for none.", "CLASS", "none"
-    )
-    seconds: float = option(30.0, "Audio: maximum length of each file that is used.", "SECONDS")
-    window: int = option(0, "Window length n, in tokens.", "N", "64, or less for little data")
-    landmarks: int = option(
-        0, "Number of landmarks m of low-rank attention, at most the window.", "M", "4, or less for a short window"
-    )
-    variant: Variant = option(
-        "co-fixed", "Attention with fixed landmarks (trained in two phases), continual landmarks, or full attention."
-    )
-    embed_dim: int = option(64, "Width of the model.", "D")
-    num_heads: int = option(4, "Number of attention heads.", "H")
-    layers: int = option(0, "Number of blocks.", "L", "2")
-    stack: Literal["deep", "paper"] = option(
-        "deep",
-        "How several blocks stream: deep gives each block its own window; paper gives the same output as applying the "
-        "model to the window.",
-    )
-    decay: Literal["auto", "yes", "no"] = option(
-        "auto",
-        "Let recent tokens weigh more, at learned rates; auto does, except for several blocks with --stack paper, "
-        "which cannot.",
-    )
-    recipe: Literal["auto", "early", "paper"] = option(
-        "auto",
-        "How co-fixed is trained. early (auto): with full attention for a quarter of the epochs, then the landmarks of "
-        "all blocks are fixed and trained from there. paper: with continual landmarks for 2/(L+2) of the epochs, then "
-        "1/(L+2) to fine-tune each of the L blocks after its landmarks are fixed.",
-    )
-    teacher: str = option(
-        "",
-        "Also learn from the model of this run, such as one trained with --variant co-full on the same data; none "
-        "turns this off.",
-        "RUN",
-        "none",
-    )
-    epochs: int = option(
-        0,
-        "Number of epochs of all training phases together.",
-        "E",
-        "18",
-    )
-    lr: float = option(3e-3, "Peak learning rate.", "RATE")
-    batch_size: int = option(8, "Number of stream pieces per update.", "B")
-    seed: int = option(0, "Random seed of the weights, the split of files and the order of the data.", "SEED")
-    device: str = option("auto", "Where to train; auto uses a GPU if there is one.", "cpu|cuda|auto")
+
+
+@dataclass(kw_only=True)
+class Settings(ModelOptions, ClassOptions, TableOptions, SourceOption):
+    """The settings of one training run.
+
+    The options of `nystream train` are these fields, with the same help.
+    """
 
     def __post_init__(self) -> None:
         if not self.source:
@@ -126,11 +51,11 @@ class Settings:
             value, wanted = getattr(self, field.name), type(field.default)
             if field.name in ("decay", "linear") and isinstance(value, bool):  # as YAML reads yes and no
                 value = "yes" if value else "no"
-                object.__setattr__(self, field.name, value)
+                setattr(self, field.name, value)
             if field.name in LISTS and isinstance(value, list | tuple):
-                object.__setattr__(self, field.name, tuple(map(str, value)))
+                setattr(self, field.name, tuple(map(str, value)))
             elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
-                object.__setattr__(self, field.name, float(value))
+                setattr(self, field.name, float(value))
             elif type(value) is not wanted:
                 given = WORDS.get(type(value), f"a {type(value).__name__}")
                 raise TypeError(f"{field.name}={value!r} must be {WORDS[wanted]}, not {given}")

@@ -1,0 +1,111 @@
+"""The options of a training run, in groups: each is written once, for the estimators and for `nystream train`.
+
+0 and "" mean that the value is chosen from the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nystream.config.option import option
+from nystream.data.reader import Policy
+
+Variant = Literal["co-fixed", "co-cont", "co-full"]
+TaskName = Literal["auto", "classification", "detection"]
+Names = str | tuple[str, ...]  # separated by commas, or one by one
+
+
+@dataclass(kw_only=True)
+class TableOptions:
+    """How a table is read, and what is forecast."""
+
+    target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
+    horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
+    time: str = option(
+        "", "Tables: column with the time of each row; none if no column has it.", "NAME", "auto-detected"
+    )
+    time_format: str = option(
+        "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"
+    )
+    decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
+    columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
+    categorical: Names = option(
+        "", "Tables: numeric columns to treat as categories, as columns of text are.", "NAMES", "none"
+    )
+    units: Names = option("", "Tables: units of the targets, such as MW.", "NAMES", "none")
+    missing: Policy = option(
+        "fail", "Tables: how to treat empty fields: fail, fill with the column's last value, or skip the row."
+    )
+    gaps: Policy = option(
+        "fail", "Tables: how to treat gaps in time: fail, fill with the last values, or skip the gap."
+    )
+
+
+@dataclass(kw_only=True)
+class ClassOptions:
+    """How labelled files are read."""
+
+    task: TaskName = option(
+        "auto",
+        "Feature files: one class per file (classification) or classes per frame (detection); auto decides by the "
+        "labels.",
+    )
+    background: str = option(
+        "", "Feature files: class of frames in which there is nothing to detect; '' for none.", "CLASS", "none"
+    )
+    seconds: float = option(30.0, "Audio: maximum length of each file that is used.", "SECONDS")
+
+
+@dataclass(kw_only=True)
+class ModelOptions:
+    """The model, and how it is trained."""
+
+    linear: Literal["auto", "yes", "no"] = option(
+        "auto",
+        "Start from ridge regression (tables) or logistic regression (classes), which the Transformer then improves; "
+        "auto does, except with --stack paper.",
+    )
+    window: int = option(0, "Window length n, in tokens.", "N", "64, or less for little data")
+    landmarks: int = option(
+        0, "Number of landmarks m of low-rank attention, at most the window.", "M", "4, or less for a short window"
+    )
+    variant: Variant = option(
+        "co-fixed", "Attention with fixed landmarks (trained in two phases), continual landmarks, or full attention."
+    )
+    embed_dim: int = option(64, "Width of the model.", "D")
+    num_heads: int = option(4, "Number of attention heads.", "H")
+    layers: int = option(0, "Number of blocks.", "L", "2")
+    stack: Literal["deep", "paper"] = option(
+        "deep",
+        "How several blocks stream: deep gives each block its own window; paper gives the same output as applying the "
+        "model to the window.",
+    )
+    decay: Literal["auto", "yes", "no"] = option(
+        "auto",
+        "Let recent tokens weigh more, at learned rates; auto does, except for several blocks with --stack paper, "
+        "which cannot.",
+    )
+    recipe: Literal["auto", "early", "paper"] = option(
+        "auto",
+        "How co-fixed is trained. early (auto): with full attention for a quarter of the epochs, then the landmarks of "
+        "all blocks are fixed and trained from there. paper: with continual landmarks for 2/(L+2) of the epochs, then "
+        "1/(L+2) to fine-tune each of the L blocks after its landmarks are fixed.",
+    )
+    teacher: str = option(
+        "",
+        "Also learn from the model of this run, such as one trained with --variant co-full on the same data; none "
+        "turns this off.",
+        "RUN",
+        "none",
+    )
+    epochs: int = option(
+        0,
+        "Number of epochs of all training phases together.",
+        "E",
+        "18",
+    )
+    lr: float = option(3e-3, "Peak learning rate.", "RATE")
+    batch_size: int = option(8, "Number of stream pieces per update.", "B")
+    seed: int = option(0, "Random seed of the weights, the split of files and the order of the data.", "SEED")
+    device: str = option("auto", "Where to train; auto uses a GPU if there is one.", "cpu|cuda|auto")
