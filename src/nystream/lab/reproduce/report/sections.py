@@ -64,7 +64,7 @@ def sentence(item: Comparison) -> str:
     valid = ""
     if item.valid:
         valid = f"; on validation data {numbers.signed(metric.scale * item.valid.mean, metric.digits)}{metric.suffix}"
-    label = item.label.replace(stacks.CHOSEN, item.kind, 1) if item.part == "stacks" else item.label
+    label = item.label.replace(item.kind.partition(":")[0], item.kind, 1) if item.part == "stacks" else item.label
     return f"{label}: {metric.title} {mean}{points}{within}, {item.verdict}{budget}{valid}"
 
 

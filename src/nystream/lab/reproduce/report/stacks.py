@@ -10,7 +10,7 @@ from nystream.lab.reproduce.report.choice import best
 from nystream.lab.reproduce.report.grouping import STACKS, Build, GroupTable, Setting, build, describe
 from nystream.lab.reproduce.report.records import Record
 
-CHOSEN = "chosen"
+CHOSEN, ONE = "chosen", "one block"
 DECAY = {"decay": True}
 CONTINUAL = tuple(TWINS.values())  # a plain model has the scores of its continual twin, at a higher cost
 LOW_RANK = tuple(model for model in CONTINUAL if model not in FULL)
@@ -60,21 +60,23 @@ def chosen(table: GroupTable) -> Record | None:
 
 
 def pairs(table: GroupTable) -> Iterator[tuple[str, str, Record, Record]]:
-    """The chosen model and the best of each other kind, as (kind, label, first, second); the kind names the model."""
-    first = chosen(table)
+    """The chosen model and the best of each other kind, as (kind, label, first, second); the kind names the model.
+
+    If the chosen model is a stack, the best one block, whose step is the fastest, is compared with the others too.
+    """
+    first, one = chosen(table), best_of(table, ("one",), LOW_RANK)
     if first is None or not several(table):
         return
-    others = [
-        best_of(table, ("rival",), ("gru",)),
-        best_of(table, ("rival",), ("lstm",)),
-        best_of(table, ("one",), LOW_RANK),
-        best_of(table, ("paper",), LOW_RANK),
-        *(best_of(table, (stack,), FULL_RANK) for stack in ("one", "deep", "paper")),
-        *table.baselines[:1],  # the best by test score, which favours the baseline
-    ]
-    for second in others:
-        if second is not None and second is not first:
-            yield f"{CHOSEN}: {name(table, first)}", f"{CHOSEN} − {name(table, second)}", first, second
+    rivals = [best_of(table, ("rival",), (rival,)) for rival in ("gru", "lstm")]
+    full = [best_of(table, (stack,), FULL_RANK) for stack in ("one", "deep", "paper")]
+    baseline = table.baselines[:1]  # the best by test score, which favours the baseline
+    others = {CHOSEN: (first, [*rivals, one, best_of(table, ("paper",), LOW_RANK), *full, *baseline])}
+    if one is not None and one is not first:
+        others[ONE] = one, [*rivals, *full]
+    for short, (ours, seconds) in others.items():
+        for second in seconds:
+            if second is not None and second is not ours:
+                yield f"{short}: {name(table, ours)}", f"{short} − {name(table, second)}", ours, second
 
 
 def name(table: GroupTable, record: Record) -> str:
