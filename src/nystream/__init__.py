@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from nystream.compat.continual import continual
     from nystream.compat.torch_encoder import from_torch
     from nystream.config import AttentionConfig, EncoderConfig, LinearConfig, ModelConfig, ModelInfo
+    from nystream.estimators import Classifier, Detector, Forecaster
     from nystream.landmarks import fit_landmarks
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
@@ -27,6 +28,7 @@ else:
     _SOURCES = {
         "compat": ("continual", "from_torch"),
         "config": ("AttentionConfig", "EncoderConfig", "LinearConfig", "ModelConfig", "ModelInfo"),
+        "estimators": ("Classifier", "Detector", "Forecaster"),
         "landmarks": ("fit_landmarks",),
         "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
@@ -62,7 +64,10 @@ else:
 __all__ = [
     "VARIANTS",
     "AttentionConfig",
+    "Classifier",
+    "Detector",
     "EncoderConfig",
+    "Forecaster",
     "LinearConfig",
     "ModelConfig",
     "ModelInfo",

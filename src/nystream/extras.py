@@ -9,6 +9,7 @@ from typing import Any
 EXTRAS = {
     "jinja2": "cli",
     "matplotlib": "plot",
+    "narwhals": "data",
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",

@@ -16,7 +16,7 @@ from nystream.cli.screen import console, print_scores
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for_training
-from nystream.data.run import PLOTS, Result, epochs_done, resolved, train
+from nystream.data.run import PLOTS, Result, epochs_done, resolved
 from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, read_config
 from nystream.data.table import counted
@@ -53,6 +53,8 @@ class Train:
     plain: bool = plain_option()
 
     def run(self) -> None:
+        from nystream.estimators import estimator_of  # scikit-learn takes a while to import
+
         show = False if self.plain else None
         settings = self.settings()
         self.check(settings)
@@ -66,7 +68,7 @@ class Train:
         if self.out is None and out != usual:
             _say(f"{usual} has a run with other settings or other data: this one goes to {out}")
         try:
-            result = train(settings, problem, out, _say, show, teacher)
+            result = estimator_of(settings, problem).fit_problem(settings, problem, out, _say, show, teacher)
         except KeyboardInterrupt as stop:
             saved = f"{counted(epochs_done(out), 'epoch')} of training saved in {out}"
             raise type(stop)(f"{saved}; run the same command to resume") from stop

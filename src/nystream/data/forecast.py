@@ -85,23 +85,23 @@ class Forecast(Problem):
         return max(start, warm), stop
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
-        return _errors(output.double().numpy(), y.double().numpy(), self.reader.targets)
+        return _errors(output.double().numpy(), y.double().numpy(), self.info.labels)
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         start, stop = self.scored(name, warm)
         y = self.y[start:stop].astype(np.float64)
-        baselines = {"persistence": _errors(np.zeros_like(y), y, self.reader.targets)}
+        baselines = {"persistence": _errors(np.zeros_like(y), y, self.info.labels)}
         for cycle, seconds in CYCLES.items():
             lag = self.rows_in(seconds)
             # The value of a cycle ago must be known at every scored row.
             if self.horizon < lag <= start + self.horizon:
                 earlier = np.arange(start, stop) + self.horizon - lag
                 change = self.rows.base[earlier] - self.rows.base[start:stop]
-                baselines[cycle] = _errors(change, y, self.reader.targets)
+                baselines[cycle] = _errors(change, y, self.info.labels)
         # Trees are fitted to the training rows, so they are no baseline for all rows.
         if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
             change = trees.predict(self.rows.x[start:stop])
-            baselines = {"boosted trees": _errors(change, y, self.reader.targets), **baselines}
+            baselines = {"boosted trees": _errors(change, y, self.info.labels), **baselines}
         return baselines
 
     @cached_property

@@ -27,6 +27,7 @@ WORTH = 0.01
 MAX_LAGS_OF_OTHERS = 24  # tokens whose other columns are read
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the Transformer's outputs
 MIN_VALID = 10  # rows of validation data; with fewer, nothing can be chosen, and the last value is the forecast
+LEAST_MISSED = 1e-3  # relative to the deviation of the forecasts
 EXACT = 1e-6  # error relative to the deviation of a target: float32 has no more digits
 RIDGE, LAST_VALUE = "ridge regression", "the last value"
 LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
@@ -57,8 +58,12 @@ class LinearStart(NamedTuple):
 
     @property
     def units(self) -> Tensor:
-        """[targets]: what it misses by, the unit in which the Transformer is trained."""
-        return self.path.residual_std.clamp(min=1e-12)
+        """[targets]: what it misses by, the unit in which the Transformer is trained.
+
+        It also reads the forecasts in these units, so they must not be tiny where the path misses next to nothing.
+        """
+        least = LEAST_MISSED * torch.from_numpy(np.nanstd(self.output, 0))
+        return torch.maximum(self.path.residual_std, least).clamp(min=1e-12)
 
 
 def fit_start(

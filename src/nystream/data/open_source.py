@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nystream.config import ModelInfo
-from nystream.data.forecast import forecast
+from nystream.data.forecast import Forecast, forecast
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import read_frames
 from nystream.data.labelled import labelled
@@ -17,7 +17,7 @@ from nystream.data.settings import Settings, names_in
 from nystream.data.sounds import SUFFIXES as SOUNDS
 from nystream.data.sounds import read_sounds
 from nystream.data.table import SUFFIXES as TABLES
-from nystream.data.table import read_table
+from nystream.data.table import Table, read_table
 from nystream.data.table_reader import TableReader
 
 SourceKind = Literal["table", "frames", "audio"]
@@ -59,30 +59,34 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
     changed = {name: value for name, value in values.items() if name in given or value != getattr(Settings, name)}
     _check_options(changed, path, kind)
     if kind == "table":
-        table = read_table(path, show)
-        targets = names_in(settings.target, table.names)
-        units = settings.units
-        return forecast(
-            table,
-            targets,
-            settings.horizon,
-            time=settings.time or None,
-            time_format=settings.time_format,
-            decimal=settings.decimal,
-            columns=names_in(settings.columns, table.names),
-            categorical=names_in(settings.categorical, table.names),
-            units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
-            missing=settings.missing,
-            gaps=settings.gaps,
-            linear=_linear(settings),
-        )
+        return forecast_table(settings, read_table(path, show))
     if kind == "frames":
         clips = read_frames(path, settings.task, show=show)
-        return labelled(clips, settings.background, settings.seed, linear=_linear(settings))
-    return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed, linear=_linear(settings))
+        return labelled(clips, settings.background, settings.seed, linear=linear_path(settings))
+    return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed, linear=linear_path(settings))
 
 
-def _linear(settings: Settings) -> bool:
+def forecast_table(settings: Settings, table: Table) -> Forecast:
+    """Set up the forecast of a table that has been read."""
+    targets = names_in(settings.target, table.names)
+    units = settings.units
+    return forecast(
+        table,
+        targets,
+        settings.horizon,
+        time=settings.time or None,
+        time_format=settings.time_format,
+        decimal=settings.decimal,
+        columns=names_in(settings.columns, table.names),
+        categorical=names_in(settings.categorical, table.names),
+        units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
+        missing=settings.missing,
+        gaps=settings.gaps,
+        linear=linear_path(settings),
+    )
+
+
+def linear_path(settings: Settings) -> bool:
     """Whether the model has a linear path."""
     deep = settings.stack == "deep"  # the path may read more tokens than the window, which only deep stacks can
     if settings.linear == "yes" and not deep:

@@ -27,6 +27,7 @@ class Problem(ABC):
         notes: What was found in the source, and what was dropped or filled.
         short: As in `TrainConfig`: whether the start of a stream counts, before a window is full.
         dropout: The default dropout of its models.
+        parts_scored: The parts that a trained model is scored on.
     """
 
     task: Classification | Detection | Forecasting
@@ -34,6 +35,7 @@ class Problem(ABC):
     notes: tuple[str, ...]
     short: float
     dropout: float
+    parts_scored: tuple[PartName, ...] = ("valid", "test")
 
     @property
     def input_dim(self) -> int:

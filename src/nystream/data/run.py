@@ -47,7 +47,6 @@ LANDMARK_TOKENS = 20_000
 EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
 # What linear regression misses is mostly noise, so that a Transformer beside it overfits easily.
 BESIDE_LINEAR: dict[str, Any] = {"weight_decay": 0.05, "average": 0.98}
-PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 
 
 class Result(NamedTuple):
@@ -65,7 +64,7 @@ def resolved(settings: Settings, problem: Problem) -> Settings:
     """The settings, with defaults that depend on the source filled in."""
     window = settings.window or _default_window(problem)
     low_rank = variants.of_family(settings.variant).low_rank
-    landmarks = settings.landmarks or min(LANDMARKS, window) if low_rank else 0
+    landmarks = settings.landmarks or min(LANDMARKS, window, _distinct(problem)) if low_rank else 0
     if landmarks > window:
         origin = "" if settings.window else ", the default for this source"
         raise ValueError(
@@ -114,7 +113,8 @@ def _train(
     if settings.window > problem.longest:  # no error: short streams are trained on and scored too
         log(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
     start = problem.start if isinstance(problem, Forecast) else None
-    parts = {name: problem.part(name, warm) for name in PARTS}
+    names: tuple[PartName, ...] = ("train", *problem.parts_scored)
+    parts = {name: problem.part(name, warm) for name in names}
     train_config = _with_updates(train_config, parts["train"], config)
     torch.manual_seed(settings.seed)
     model = untrained(config, problem, parts["train"], start)
@@ -154,14 +154,14 @@ def _train(
         _gather_metrics(folder, phases)
     warm = scored_from(model, warm)
     scores: dict[str, dict[str, Scores]] = {}
-    for name in PARTS[1:]:
+    for name in problem.parts_scored:
         output, scores[name] = scored(model, problem, name, warm, log, show)
     if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
         log(problem.trees[1])
     if not done:
         record: dict[str, Any] = scores | {
             "task": problem.info.task,
-            "tokens": {name: len(parts[name].x) for name in PARTS},
+            "tokens": {name: len(parts[name].x) for name in names},
             "data": parts["train"].fingerprint,
             "hardware": hardware(),
         }
@@ -313,6 +313,11 @@ def _default_window(problem: Problem) -> int:
     while window > MIN_WINDOW and 4 * window > problem.longest:
         window //= 2
     return window
+
+
+def _distinct(problem: Problem) -> int:
+    """The number of distinct tokens among the first ones that are trained on; there cannot be more landmarks."""
+    return len(problem.part("train", 0).x[:WINDOW].unique(dim=0))
 
 
 def _device(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nystream.lab.reproduce import paper
-from nystream.lab.reproduce.report import compare, numbers, stack_table, stacks, tables
+from nystream.lab.reproduce.report import compare, numbers, stack_table, tables
 from nystream.lab.reproduce.report.compare import Comparison
 from nystream.lab.reproduce.report.document import Bullets, Document, Figure, Paragraph, Part, Section, Sources
 from nystream.lab.reproduce.report.grouping import GroupTable

@@ -1,0 +1,153 @@
+"""What the estimators share: fitting through a training run, saving and loading, and live sessions."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from nystream import extras, files
+from nystream.data.open_source import open_for, open_for_training
+from nystream.data.problem import Problem, Scores
+from nystream.data.run import Result, resolved, train
+from nystream.data.run_folder import CONFIG, MODEL, info_of
+from nystream.data.settings import Settings, read_config
+from nystream.live import models
+from nystream.live.session import Session
+from nystream.models import StreamModel
+
+extras.require("an estimator", "sklearn")
+from sklearn.base import BaseEstimator  # noqa: E402
+from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+ABOUT = "estimator.json"
+ARRAYS = "arrays"  # the source of a model that was fitted to arrays
+
+
+def silent(line: str) -> None:
+    """Log nothing."""
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Base class of the estimators, whose parameters are the options of `nystream train`.
+
+    Attributes:
+        model_: The trained `StreamModel`.
+        scores_: Part of the data ("valid", and "test" where one was kept) -> "model" or a baseline -> its scores.
+        notes_: What was found in the data, and what was dropped or filled.
+    """
+
+    tasks: ClassVar[tuple[str, ...]]  # of models that it can load
+
+    model_: StreamModel
+    scores_: dict[str, dict[str, Scores]]
+    notes_: tuple[str, ...]
+
+    def settings(self, source: str = ARRAYS) -> Settings:
+        """The parameters as the settings of a run; raises if one of them cannot be used."""
+        return Settings(**{"source": source, **self.get_params(deep=False)})
+
+    def fit_problem(
+        self,
+        settings: Settings,
+        problem: Problem,
+        folder: Path | None = None,
+        log: Callable[[str], None] = silent,
+        show: bool | None = False,
+        teacher: StreamModel | None = None,
+    ) -> Result:
+        """Fit data that have been read. A run of the same settings in the folder is resumed."""
+        settings = resolved(settings, problem)
+        with _folder(folder) as place:
+            result = train(settings, problem, place, log, show, teacher)
+        self.model_, self.scores_, self.notes_ = result.model.eval(), result.scores, problem.notes
+        return result
+
+    def _fit_source(self, source: str | Path, out: str | Path | None, log: Callable[[str], None]) -> Problem:
+        settings = self.settings(str(Path(source).expanduser().resolve()))
+        teacher = models.load(settings.teacher) if settings.teacher else None
+        problem = open_for_training(settings, False)
+        self._check_task(problem.info.task, str(source))
+        self.fit_problem(settings, problem, None if out is None else Path(out), log, teacher=teacher)
+        return problem
+
+    def _open(self, source: str | Path) -> Problem:
+        """A source, read as the training data were."""
+        check_is_fitted(self, "model_")
+        return open_for(self.model_.info, Path(source).expanduser(), show=False)
+
+    def _check_task(self, task: str | None, source: str) -> None:
+        if task not in self.tasks:
+            raise ValueError(f"{type(self).__name__} is for {' or '.join(self.tasks)}, but {source} is for {task}")
+
+    def sessions(self, **options: Any) -> Session:
+        """Return an object that takes in live records; options as in `nystream.live.Session`."""
+        check_is_fitted(self, "model_")
+        return Session(self.model_, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Save the fitted estimator in a folder, in the form of a run folder of `nystream train`."""
+        check_is_fitted(self, "model_")
+        folder = Path(folder)
+        if (folder / CONFIG).exists():
+            raise FileExistsError(f"folder={folder} has a run or an estimator already; give another folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model_.save_pretrained(folder / MODEL)
+        files.write_text(folder / CONFIG, self.settings().to_toml())
+        about = {"scores": self.scores_, "notes": self.notes_, **self._about()}
+        files.write_text(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Load an estimator from a folder that `save`, `fit(out=)` or `nystream train` wrote."""
+        folder = Path(folder).expanduser()
+        place = models.folder_of(str(folder))
+        model = models.load(str(folder))
+        model.info = info_of(model.info, place)
+        config = read_config(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        names = cls._get_param_names()
+        estimator = cls(**{name: _hashable(value) for name, value in config.items() if name in names})
+        estimator._check_task(model.info.task, str(folder))
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8")) if (folder / ABOUT).is_file() else {}
+        scores = folder / "scores.json"
+        if not about and scores.is_file():
+            record = json.loads(scores.read_text(encoding="utf-8"))
+            about = {"scores": {name: record[name] for name in ("valid", "test") if name in record}}
+        estimator.model_, estimator.scores_ = model, about.get("scores", {})
+        estimator.notes_ = tuple(about.get("notes", ()))
+        estimator._restore(about)
+        return estimator
+
+    def _about(self) -> dict[str, Any]:
+        """What `save` keeps beside the model."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "feature_names_in": None if names is None else list(map(str, names)),
+        }
+
+    def _restore(self, about: dict[str, Any]) -> None:
+        if about.get("n_features_in") is not None:
+            self.n_features_in_ = about["n_features_in"]
+        if about.get("feature_names_in") is not None:
+            self.feature_names_in_ = np.array(about["feature_names_in"], dtype=object)
+
+
+def _hashable(value: Any) -> Any:
+    """A value of a config file, in which tuples are lists."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+@contextlib.contextmanager
+def _folder(folder: Path | None) -> Iterator[Path]:
+    """The folder of a run, or one that is deleted afterwards."""
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary) / "run"

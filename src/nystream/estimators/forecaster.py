@@ -1,0 +1,142 @@
+"""The estimator of forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from nystream.data.forecast import Forecast, forecast
+from nystream.data.open_source import forecast_table, linear_path
+from nystream.data.option_groups import ModelOptions, TableOptions
+from nystream.data.reader import reader_from_dict
+from nystream.data.scoring import scored_from
+from nystream.data.table_reader import TableReader
+from nystream.estimators.arrays import aligned
+from nystream.estimators.base import Estimator, silent
+from nystream.estimators.inputs import as_table, feature_names, is_frame, is_source
+from nystream.train import StreamData, TrainConfig, predict
+from nystream.train.sampler import warm_up
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type: ignore[misc]
+    """Forecasts columns of a table some rows ahead, or any numbers that belong to the rows of an array.
+
+    The parameters are the options of `nystream train`, which its help explains; `target` names the columns to forecast
+    and `horizon` is the number of rows ahead.
+
+    Example:
+        >>> import numpy as np, polars as pl, nystream as ns
+        >>> hours = np.arange(600)
+        >>> load = np.sin(hours / 24 * 2 * np.pi) + 0.1 * np.random.default_rng(0).normal(size=600)
+        >>> table = pl.DataFrame({"load": load})
+        >>> model = ns.Forecaster(target="load", horizon=3, epochs=2, window=24).fit(table[:500])
+        >>> forecasts = model.predict(table[500:])  # of the three rows after the table too
+        >>> forecasts.shape
+        (100,)
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ("forecasting",)
+
+    def fit(
+        self, data: Any, y: Any = None, *, out: str | Path | None = None, log: Callable[[str], None] = silent
+    ) -> Self:
+        """Fit a table, or rows and their targets.
+
+        Args:
+            data: The path of a table or a DataFrame, whose rows are in order of time; or an array [N, features].
+            y: Targets [N] or [N, targets] of the rows of an array: what is to be predicted from a row and those before
+                it. For a forecast, shift them before; `horizon` is for tables.
+            out: A folder for the run, which `load` and `nystream stream` read; a run that was stopped is resumed.
+            log: Is called with each line that `nystream train` prints.
+        """
+        if y is not None:
+            return self._fit_arrays(data, y, out, log)
+        if is_source(data):
+            self._fit_source(data, out, log)
+        elif is_frame(data):
+            settings = self.settings()
+            problem = forecast_table(settings, as_table(data))
+            self.fit_problem(settings, problem, None if out is None else Path(out), log)
+        else:
+            raise ValueError(
+                f"Forecaster requires y to be passed, but the target y is None; only a path or a DataFrame has columns "
+                f"to forecast, and data is a {type(data).__name__}"
+            )
+        return self
+
+    def _fit_arrays(self, data: Any, y: Any, out: str | Path | None, log: Callable[[str], None]) -> Self:
+        x, y = validate_data(self, data, y, dtype=np.float32, y_numeric=True, multi_output=True, ensure_min_samples=2)
+        y = np.asarray(y, np.float64)
+        settings, columns = self.settings(), y.reshape(len(y), -1)
+        problem = aligned(np.array(x), columns, feature_names(self), linear_path(settings))
+        self.fit_problem(settings, problem, None if out is None else Path(out), log)
+        train = problem.edges("train")[1]
+        # The targets were centred.
+        scaler, mean = self.model_.output_scaler, columns[:train].mean(0)
+        scaler.mean += scaler.mean.new_tensor(mean)
+        self._one_target_ = y.ndim == 1
+        return self
+
+    def predict(self, data: Any) -> NDArray[np.float64]:
+        """Return the forecast after every row, [N], or [N, targets] if there are several targets.
+
+        For a table, row i has the forecast of row i + `horizon`, in the units of the targets.
+        """
+        check_is_fitted(self, "model_")
+        if self._reads_tables:
+            problem = self._problem(data)
+            output = self._outputs(problem.rows.x) + problem.rows.base
+            return output[:, 0] if output.shape[1] == 1 else output
+        x = validate_data(self, data, reset=False, dtype=np.float32)
+        output = self._outputs(np.array(x))
+        return output[:, 0] if output.shape[1] == 1 and getattr(self, "_one_target_", True) else output
+
+    def score(self, data: Any, y: Any = None) -> float:
+        """Return R², the mean over targets: 1 for perfect forecasts, 0 for those of the mean.
+
+        For tables, the first rows, which only fill the window, do not count.
+        """
+        check_is_fitted(self, "model_")
+        if not self._reads_tables:
+            return float(r2_score(y, self.predict(data)))
+        problem = self._problem(data)
+        skip = scored_from(self.model_, warm_up(self.model_.config, TrainConfig()))
+        output, truth = self._outputs(problem.rows.x)[: len(problem.y)][skip:], problem.y[skip:]
+        base = problem.rows.base[skip : len(problem.y)]
+        known = ~np.isnan(truth).any(1)
+        if known.sum() < 2:
+            raise ValueError(f"data has {len(problem.y)} rows to score, too few: the first {skip} only fill the window")
+        return float(r2_score((base + truth)[known], (base + output)[known]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    @property
+    def _reads_tables(self) -> bool:
+        return bool((self.model_.info.reader or {}).get("kind") == "table")
+
+    def _problem(self, data: Any) -> Forecast:
+        if is_source(data):
+            problem = self._open(data)
+            assert isinstance(problem, Forecast)
+            return problem
+        info = self.model_.info
+        reader = reader_from_dict(info.reader or {})
+        assert isinstance(reader, TableReader)
+        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=reader)
+
+    def _outputs(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The model's outputs after every token of a stream [N, input_dim]."""
+        empty = np.zeros((len(x), self.model_.config.output_dim), np.float32)
+        return predict(self.model_, StreamData([x], [empty]))[0].double().numpy()

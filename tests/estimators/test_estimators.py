@@ -1,0 +1,181 @@
+import pickle
+from datetime import datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import nystream as ns
+from nystream.cli import main
+from nystream.data.run_folder import CONFIG
+
+SMALL = {"epochs": 2, "embed_dim": 8, "num_heads": 2, "window": 8}
+
+
+def demand(rows=400):
+    noise = np.random.default_rng(0).normal(size=rows)
+    return pl.DataFrame(
+        {
+            "time": [datetime(2024, 1, 1) + timedelta(hours=i) for i in range(rows)],
+            "load": 50 + 10 * np.sin(np.arange(rows) / 24 * 2 * np.pi) + noise,
+            "other": noise[::-1],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    return ns.Forecaster(target="load", horizon=2, **SMALL).fit(demand()[:300])
+
+
+@pytest.fixture(scope="module")
+def clips():
+    rng = np.random.default_rng(1)
+    y = np.array(["rain", "sun", "wind"])[np.arange(45) % 3]
+    return [rng.normal(size=(rng.integers(5, 12), 4)) + 2 * (i % 3) for i in range(45)], y
+
+
+def test_a_forecast_is_in_the_users_units_and_reaches_beyond_the_table(forecaster):
+    new = demand()[300:]
+    forecasts = forecaster.predict(new)
+    assert forecasts.shape == (100,)
+    truth = new["load"].to_numpy()[2:]
+    assert np.abs(forecasts[20:-2] - truth[20:]).mean() < np.abs(new["load"].to_numpy()[20:-2] - truth[20:]).mean()
+    assert 0.5 < forecaster.score(new) <= 1
+    assert set(forecaster.scores_) == {"valid", "test"}
+    assert "ridge" in forecaster.scores_["test"]
+
+
+def test_files_and_frames_give_the_same(forecaster, tmp_path):
+    demand()[300:].write_csv(tmp_path / "new.csv")
+    frame, file = forecaster.predict(demand()[300:]), forecaster.predict(tmp_path / "new.csv")
+    np.testing.assert_allclose(frame, file, rtol=1e-6)  # a CSV file has fewer digits
+
+
+def test_live_records_get_the_answers_of_predict(forecaster):
+    new, live = demand()[300:330], forecaster.sessions()
+    answers = [answer.values for row in new.iter_rows(named=True) for answer in live.take(row)]
+    np.testing.assert_allclose(np.concatenate(answers), forecaster.predict(new), rtol=1e-5)
+
+
+def test_save_and_load(forecaster, tmp_path):
+    forecaster.save(tmp_path / "saved")
+    loaded = ns.Forecaster.load(tmp_path / "saved")
+    assert loaded.get_params() == forecaster.get_params()
+    assert loaded.scores_ == forecaster.scores_
+    np.testing.assert_array_equal(loaded.predict(demand()[300:]), forecaster.predict(demand()[300:]))
+    with pytest.raises(FileExistsError, match="saved has a run or an estimator already"):
+        forecaster.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"Detector is for detection, but .* is for forecasting"):
+        ns.Detector.load(tmp_path / "saved")
+
+
+def test_the_command_and_the_estimator_train_the_same_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    demand()[:300].write_csv("demand.csv")
+    options = ["--target", "load", "--epochs", "2", "--embed-dim", "8", "--num-heads", "2", "--window", "8"]
+    assert main(["train", "demand.csv", *options, "--out", "run", "--plain"]) == 0
+    lines = []
+    fitted = ns.Forecaster(target="load", **SMALL).fit("demand.csv", out=tmp_path / "own", log=lines.append)
+    loaded = ns.Forecaster.load("run")
+    assert loaded.target == "load"
+    assert loaded.scores_ == fitted.scores_
+    np.testing.assert_array_equal(loaded.predict("demand.csv"), fitted.predict("demand.csv"))
+    assert (tmp_path / "own" / CONFIG).is_file()
+    assert any("ridge regression" in line for line in lines)
+    assert capsys.readouterr().out.count("ridge regression") >= 1
+
+
+def test_targets_that_are_aligned_with_rows():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3)).astype(np.float32)
+    y = np.stack([x[:, 0] + np.r_[0, x[:-1, 1]], 100 + 5 * x[:, 2]], 1)  # the first needs the row before
+    model = ns.Forecaster(**SMALL).fit(x[:200], y[:200])
+    assert model.predict(x[200:]).shape == (100, 2)
+    assert model.score(x[200:], y[200:]) > 0.9
+    live = model.sessions()
+    answers = [answer.values for row in x[200:220] for answer in live.take(row.tolist())]
+    np.testing.assert_allclose(answers, model.predict(x[200:220]), rtol=1e-5, atol=1e-5)
+
+
+def test_several_streams_with_classes_of_frames():
+    rng = np.random.default_rng(0)
+    y = [rng.integers(0, 3, 6).repeat(10) for _ in range(6)]
+    x = [np.eye(3)[one] + 0.3 * rng.normal(size=(60, 3)) for one in y]
+    detector = ns.Detector(**SMALL).fit(x[:5], y[:5])
+    (predicted,) = detector.predict(x[5:])
+    assert predicted.shape == (60,)
+    assert detector.score(x[5:], y[5:]) > 0.8
+    with pytest.raises(ValueError, match=r"y has 59 labels for stream 1, but it has 60 frames"):
+        detector.fit(x[:2], [y[0], y[1][:-1]])
+
+
+def test_frames_with_several_classes_at_once():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, (30, 2)).repeat(10, 0)
+    detector = ns.Detector(**SMALL).fit(y + 0.2 * rng.normal(size=y.shape), y)
+    assert detector.model_.info.several
+    assert set(np.unique(detector.predict(y))) <= {0, 1}
+    assert detector.score(y, y) > 0.9
+    with pytest.raises(ValueError, match="must be zeros and ones"):
+        detector.fit(y, 2 * y)
+
+
+def test_unknown_frames():
+    y = np.r_[np.arange(3).repeat(40), np.full(20, -1), np.arange(3).repeat(20)]
+    x = np.eye(3)[y.clip(0)] + 0.1
+    detector = ns.Detector(**SMALL).fit(x, y)
+    assert detector.classes_.tolist() == [0, 1, 2]
+    assert detector.score(x, y) > 0.8
+
+
+def test_a_class_per_stream(clips, tmp_path):
+    x, y = clips
+    classifier = ns.Classifier(**SMALL).fit(x[:36], y[:36])
+    assert classifier.score(x[36:], y[36:]) > 0.8
+    assert classifier.predict_proba(x[36:]).shape == (9, 3)
+    classifier.save(tmp_path / "saved")
+    loaded = ns.Classifier.load(tmp_path / "saved")
+    assert loaded.classes_.tolist() == ["rain", "sun", "wind"]
+    assert loaded.predict(x[36:]).tolist() == classifier.predict(x[36:]).tolist()
+    with pytest.raises(ValueError, match="data has 3 features, but Classifier was fitted to 4"):
+        loaded.predict([one[:, :3] for one in x])
+
+
+def test_a_folder(clips, tmp_path):
+    x, y = clips
+    for i, (one, label) in enumerate(zip(x, y, strict=True)):
+        (tmp_path / "clips" / label).mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / "clips" / label / f"{i}.npy", one)
+    classifier = ns.Classifier(**SMALL).fit(tmp_path / "clips")
+    labels = classifier.predict(tmp_path / "clips")
+    assert labels["rain/0.npy"] in ("rain", "sun", "wind")
+    assert classifier.score(tmp_path / "clips") > 0.8
+    with pytest.raises(ValueError, match=r"Detector is for detection, but .* is for classification"):
+        ns.Detector(**SMALL).fit(tmp_path / "clips")
+
+
+def test_parameters_are_kept_as_given(forecaster):
+    copy = clone(forecaster)
+    assert copy.get_params() == forecaster.get_params()
+    with pytest.raises(NotFittedError):
+        copy.predict(demand())
+    assert pickle.loads(pickle.dumps(forecaster)).score(demand()) == forecaster.score(demand())
+    assert repr(ns.Forecaster(target="load")) == "Forecaster(target='load')"
+    with pytest.raises(ValueError, match="variant='co-none' is not known"):
+        ns.Forecaster(target="load", variant="co-none").fit(demand())
+
+
+@pytest.mark.parametrize("kind", [ns.Forecaster, ns.Detector, ns.Classifier])
+def test_arrays_need_targets(kind):
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        kind().fit(np.zeros((5, 2)))
+
+
+def test_what_is_not_a_table():
+    with pytest.raises(ValueError, match="data has no rows"):
+        ns.Forecaster(target="load").fit(demand()[:0])
+    with pytest.raises(ValueError, match="has no target 'power'"):
+        ns.Forecaster(target="power").fit(demand())
