@@ -105,6 +105,16 @@ class ModelOptions:
         "E",
         "18",
     )
+    patience: int = option(
+        -1,
+        "Number of epochs without a better validation score after which a training phase stops; 0 for never.",
+        "E",
+        "6",
+    )
+    dropout: float = option(
+        -1.0, "Dropout while training, from 0 to 1.", "SHARE", "0.1; 0 for forecasts without --linear"
+    )
+    weight_decay: float = option(-1.0, "Weight decay.", "NUMBER", "0.05 beside ridge regression, otherwise 0.01")
     lr: float = option(3e-3, "Peak learning rate.", "RATE")
     batch_size: int = option(8, "Number of stream pieces per update.", "B")
     seed: int = option(0, "Random seed of the weights, the split of files and the order of the data.", "SEED")

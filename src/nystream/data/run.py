@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import Tensor
 from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
-from nystream.data import teaching
+from nystream.data import expected_time, teaching
 from nystream.data.forecast import Forecast
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
@@ -42,6 +43,7 @@ LANDMARKS = 4  # default, or the window where that is shorter
 # A small source is read several times in an epoch, a large one in part.
 MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
 LANDMARK_TOKENS = 20_000
+OVERFITS = 0.05  # relative rise of the validation loss that is worth a warning
 # Landmarks that are fixed early are trained from there, so the sample need not be large. As they start as pairs, Γ† can
 # be left out.
 EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
@@ -148,7 +150,13 @@ def _train(
             tensorboard=False,
             progress=show,
         )
-        model = _run_phases(settings, common, model.to(device), phases, log)
+        model = model.to(device)
+        if not epochs_done(folder):
+            expected = expected_time.measure(model, data, valid, task, train_config)
+            seconds = expected.run(train_config, sum(phase.config.epochs for phase in phases))
+            log(f"training will take {expected_time.told(seconds)}: {1000 * expected.update:.0f} ms per update")
+        model = _run_phases(settings, common, model, phases, log)
+        log_if_worse(folder / CHECKPOINTS / phases[-1].folder, log)
         model = finished(model, config, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
@@ -207,7 +215,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         layers=settings.layers,
         ff_dim=2 * settings.embed_dim,
         stack=settings.stack,
-        dropout=problem.dropout,
+        dropout=problem.dropout if settings.dropout < 0 else settings.dropout,
         # Forecasts need to know how long ago something was; classes were found better with decay alone.
         positions="none" if decay and not problem.task.scaled else "learned",
         linear=problem.start.config if isinstance(problem, Forecast) and problem.start is not None else None,
@@ -216,6 +224,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
 
 def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple[TrainConfig, int]:
     """How to train, and the number of tokens at the start of a stream that only fill the window."""
+    own = {"weight_decay": settings.weight_decay} if settings.weight_decay >= 0 else {}
     train_config = TrainConfig(
         epochs=settings.epochs or EPOCHS,
         batch_size=settings.batch_size,
@@ -223,7 +232,8 @@ def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple
         seed=settings.seed,
         short=problem.short,
         bf16=False if problem.task.scaled else None,  # forecasts need more precision than bfloat16 has
-        **(BESIDE_LINEAR if config.linear is not None else {}),
+        patience=settings.patience or None,
+        **(BESIDE_LINEAR if config.linear is not None else {}) | own,
     )
     warm = warm_up(config, train_config)
     if problem.longest <= warm:
@@ -244,6 +254,21 @@ def history(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of metrics.jsonl."""
     for line in (folder / METRICS).read_text(encoding="utf-8").splitlines():
         yield json.loads(line)
+
+
+def log_if_worse(folder: Path, log: LogLine) -> None:
+    """Say so if a phase was best early, and its validation loss then rose: the model overfits."""
+    losses = [line["valid"][0]["loss"] for line in history(folder)]
+    if len(losses) < 4 or not all(map(math.isfinite, losses)):
+        return
+    best = min(range(len(losses)), key=losses.__getitem__)
+    if best < len(losses) // 2 and losses[-1] > (1 + OVERFITS) * losses[best]:
+        rise = losses[-1] / losses[best] - 1
+        log(
+            f"the validation loss was lowest after epoch {best + 1} of {len(losses)} of this phase, and rose by "
+            f"{rise:.0%} since: the model overfits; the best weights are kept; more data, a smaller --embed-dim or "
+            f"more --dropout may help"
+        )
 
 
 def _run_phases(

@@ -16,6 +16,7 @@ from nystream.train.data import fingerprint
 CONFIG, MODEL = "config.toml", "model"
 EPOCHS = 18  # default
 LAYERS = 2  # default
+PATIENCE = 6  # default
 OLD_EPOCHS = 12  # default of version 0.1, which counted those of phase one alone
 
 
@@ -24,6 +25,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
     config = folder / CONFIG
     if config.is_file():
         defaults = {field.name: field.default for field in dataclasses.fields(Settings)}  # for fields older files lack
+        defaults["patience"] = 0
         theirs, ours = defaults | read_config(config), dataclasses.asdict(with_defaults(settings, folder))
         if theirs["variant"] == "co-full":
             theirs["landmarks"] = 0  # older files have a number without meaning
@@ -82,12 +84,13 @@ def with_defaults(settings: Settings, folder: Path) -> Settings:
     chosen: dict[str, Any] = {"decay": "yes" if can_decay else "no", "recipe": "early"}
     if older:
         chosen = {name: old[name] for name in chosen}
+    patience = settings.patience if settings.patience >= 0 else old.get("patience", 0) if old else PATIENCE
     chosen |= {name: getattr(settings, name) for name in chosen if getattr(settings, name) != "auto"}
     if chosen["decay"] == "yes" and not can_decay:
         raise ValueError(
             f"decay='yes' does not go with {layers} blocks of --stack paper: give --stack deep or --layers 1"
         )
-    return dataclasses.replace(settings, epochs=settings.epochs or epochs, layers=layers, **chosen)
+    return dataclasses.replace(settings, epochs=settings.epochs or epochs, layers=layers, patience=patience, **chosen)
 
 
 def info_of(info: ModelInfo, folder: Path) -> ModelInfo:

@@ -77,6 +77,11 @@ class Settings(ModelOptions, ClassOptions, TableOptions, SourceOption):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {0 if name == 'seed' else 1}")
 
+        for name in ("dropout", "weight_decay", "patience"):
+            value, most = getattr(self, name), 1.0 if name == "dropout" else math.inf
+            if value != -1 and not 0 <= value < most:
+                raise ValueError(f"{name}={value} must be at least 0{' and below 1' if name == 'dropout' else ''}")
+
     def to_toml(self) -> str:
         return ALL_PHASES + "".join(f"{name} = {_toml(value)}\n" for name, value in dataclasses.asdict(self).items())
 

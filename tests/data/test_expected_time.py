@@ -1,0 +1,57 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import nystream as ns
+from nystream.data.expected_time import Expected, measure, told
+from nystream.data.run import log_if_worse
+from nystream.train import Forecasting, StreamData, TrainConfig
+
+
+def test_a_measurement_changes_nothing():
+    attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+    model = ns.StreamModel(ns.ModelConfig(input_dim=2, output_dim=1, attention=attention))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    data = StreamData([x], [x[:, :1]])
+    torch.manual_seed(3)
+    expected = measure(model, data, data, Forecasting(), TrainConfig(epochs=5, patience=2))
+    number = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(number, torch.rand(1))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert expected.update > 0
+    assert expected.scoring > 0
+
+
+def test_a_run_is_its_updates_and_the_scoring_of_every_epoch():
+    assert Expected(0.01, 2.0).run(TrainConfig(steps_per_epoch=100), 10) == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1, "about 5 seconds"), (48, "about 50 seconds"), (130, "about 2 minutes"), (9000, "about 2.5 hours")],
+)
+def test_words(seconds, words):
+    assert told(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([3, 2, 2.5, 2.6, 3], 1),
+        ([3, 2, 2.01, 2.02, 2.03], 0),
+        ([3, 2.5, 2.2, 2.1, 3], 0),
+        ([1, 2], 0),
+        ([1, 2, 3, 4], 1),
+    ],
+)
+def test_overfitting_is_told(tmp_path, losses, said):
+    lines = [json.dumps({"epoch": i + 1, "valid": [{"loss": loss}]}) for i, loss in enumerate(losses)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    told_lines = []
+    log_if_worse(tmp_path, told_lines.append)
+    assert len(told_lines) == said
+    assert all("overfits" in line for line in told_lines)
