@@ -11,12 +11,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from nystream import variants
+from nystream.cli.class_screen import print_classes
 from nystream.cli.options import overriding, plain_option
 from nystream.cli.screen import console, print_scores
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for_training
-from nystream.data.run import PLOTS, Result, epochs_done, resolved, train
+from nystream.data.run import PLOTS, SCORES, Result, epochs_done, resolved, train
 from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, read_config
 from nystream.data.table import counted
@@ -74,6 +75,8 @@ class Train:
         screen = console(self.plain)
         screen.print()
         print_scores(screen, result.scores["test"], result.problem.info, "Test part, streaming")
+        if (classes := result.problem.class_scores("test", result.output)) is not None:
+            print_classes(screen, classes, f"{out / SCORES} has all")
         screen.print()
         plots = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{plots}")

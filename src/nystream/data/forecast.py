@@ -25,6 +25,8 @@ from nystream.train import Forecasting, StreamData
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
+ERRORS = ("mean absolute error", "root mean squared error")
+RELATIVE = " relative to persistence, mean over targets"  # of an error
 PART_NAMES: dict[PartName, str] = {
     "train": f"first {SHARES[0]:.0%} of the rows, the training data",
     "valid": f"next {SHARES[1]:.0%} of the rows, the validation data",
@@ -261,21 +263,34 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
 
 
 def _errors(output: NDArray[np.float64], y: NDArray[np.float64], targets: Sequence[str]) -> Scores:
-    """Mean absolute and root mean squared error of every target, in the user's units."""
+    """Mean absolute and root mean squared error of every target, in the user's units.
+
+    For several targets, also the means of their ratios to the errors of persistence, which have no units; NaN if
+    persistence is exact for one of them.
+    """
+    ours, naive = _two_errors(output, y), _two_errors(np.zeros_like(y), y)
     scores: Scores = {}
     for place, name in enumerate(targets):
-        known = ~np.isnan(y[:, place])
-        error = (output - y)[known, place]
         of = f" of {name}" if len(targets) > 1 else ""
-        scores[f"mean absolute error{of}"] = float(np.abs(error).mean()) if known.any() else float("nan")
-        scores[f"root mean squared error{of}"] = (
-            float(np.sqrt(np.square(error).mean())) if known.any() else float("nan")
-        )
+        scores |= {f"{kind}{of}": float(values[place]) for kind, values in zip(ERRORS, ours, strict=True)}
+    if len(targets) > 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(naive > 0, ours / naive, np.nan).mean(1)
+        scores |= {f"{kind}{RELATIVE}": float(ratio) for kind, ratio in zip(ERRORS, ratios, strict=True)}
     return scores
+
+
+def _two_errors(output: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean absolute and root mean squared errors [2, targets]; NaN for a target that is never known."""
+    known = ~np.isnan(y)
+    error = np.where(known, output - y, 0.0)
+    with np.errstate(invalid="ignore"):
+        return np.stack([np.abs(error).sum(0) / known.sum(0), np.sqrt(np.square(error).sum(0) / known.sum(0))])
 
 
 def levels(problem: Forecast, name: PartName, warm: int, output: Tensor) -> tuple[NDArray[np.float64], ...]:
     """Return forecasts, truth (NaN if unknown) and last known values of the scored rows, [N, targets] each."""
     start, stop = problem.scored(name, warm)
-    base = problem.rows.base[start:stop]
-    return base + output.double().numpy(), base + problem.y[start:stop], base
+    base, known = problem.rows.base[start:stop], np.isfinite(problem.y[start:stop])
+    truth = problem.rows.base[start + problem.horizon : stop + problem.horizon]  # y is rounded to float32
+    return base + output.double().numpy(), np.where(known, truth, np.nan), base

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import ModelInfo
+from nystream.data.class_scores import ClassScores, class_scores
 from nystream.data.clips import Clips, split
 from nystream.data.logistic_start import LogisticStart, fit_start, path_config
 from nystream.data.problem import PartName, Problem, Scores
@@ -82,6 +83,23 @@ class Labelled(Problem):
         output, hot = output[known], hot[known]
         right = hot.gather(1, output.argmax(1, keepdim=True)).double().mean()
         return {**named, "accuracy of frames": float(right) if bool(output.isfinite().all()) else float("nan")}
+
+    def probabilities(self, output: Tensor) -> Tensor:
+        """Probabilities [N, classes] of outputs."""
+        return self.task.probabilities(output) if isinstance(self.task, Detection) else output.float().softmax(-1)
+
+    def class_scores(self, name: PartName, output: Tensor) -> ClassScores:
+        y, probabilities, ends = self.part(name, 0).y, self.probabilities(output), self.answers(name)
+        hot, known = metrics.one_hot(y, self.output_dim)[ends], metrics.known(y)[ends]
+        return class_scores(
+            self.info.labels,
+            "files" if self.per_file else "frames",
+            hot[known],
+            probabilities[ends][known],
+            single=not self.info.several,
+            ranked=not self.per_file,
+            background=self.info.background,
+        )
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         """Always predict the most frequent class of the training data; and logistic regression, fitted to them."""

@@ -9,6 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 from nystream.config import ModelInfo
+from nystream.data.class_scores import ClassScores
 from nystream.train import StreamData
 from nystream.train.tasks import Classification, Detection, Forecasting
 
@@ -64,3 +65,7 @@ class Problem(ABC):
     @abstractmethod
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         """Return the scores of baselines that need no model."""
+
+    def class_scores(self, name: PartName, output: Tensor) -> ClassScores | None:
+        """Return the scores of every class, of outputs for a whole part; None if there are no classes."""
+        return None

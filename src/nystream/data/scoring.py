@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,10 +19,24 @@ from nystream.train.sampler import warm_up
 LogLine = Callable[[str], None]
 
 
+class Evaluation(NamedTuple):
+    """A model on a source.
+
+    Attributes:
+        output: [N, output_dim], for the scored tokens.
+        scores: Those of the model and of the baselines.
+        warm: The number of tokens at the start of each stream that are not scored.
+    """
+
+    output: Tensor
+    scores: dict[str, Scores]
+    warm: int
+
+
 def evaluate(
     model: StreamModel, problem: Problem, part: PartName = "all", show: bool | None = False, log: LogLine = print
-) -> dict[str, Scores]:
-    """Streaming scores of a model on a source, and those of the baselines."""
+) -> Evaluation:
+    """Streaming outputs and scores of a model on a source, and the scores of the baselines."""
     window = warm_up(model.config, TrainConfig(short=problem.short))
     warm = scored_from(model, window)
     longest = int(problem.part(part, warm).length.max())
@@ -30,7 +45,7 @@ def evaluate(
     if longest <= warm:
         log(f"the model reads {warm + 1} rows, more than the source has; scores are from row {window + 1} on")
         warm = window
-    return scored(model, problem, part, warm, log, show)[1]
+    return Evaluation(*scored(model, problem, part, warm, log, show), warm)
 
 
 def scored(
