@@ -25,6 +25,7 @@ from nystream.live import models
 from nystream.models import StreamModel
 
 RUNS = Path("runs")
+PATHS = ("source", "valid", "test", "teacher")  # options that are paths
 
 
 @dataclass
@@ -44,6 +45,8 @@ class Train:
     """
 
     source: Positional[Path | None] = option_of(Settings, "source")
+    valid: Path | None = option_of(Settings, "valid")
+    test: Path | None = option_of(Settings, "test")
     teacher: Path | None = option_of(Settings, "teacher")
     config: Path | None = option(
         None,
@@ -105,7 +108,7 @@ class Train:
         chosen = (read_config(self.config) if self.config is not None else {}) | given
         if str(chosen.get("teacher")) == "none":
             chosen["teacher"] = ""
-        for name in ("source", "teacher"):  # absolute, so that the run's own config file works from every folder
+        for name in PATHS:  # absolute, so that the run's own config file works from every folder
             if isinstance(chosen.get(name), str | Path) and str(chosen[name]):
                 chosen[name] = str(Path(chosen[name]).expanduser().resolve())
         try:

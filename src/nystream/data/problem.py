@@ -14,6 +14,8 @@ from nystream.train import StreamData
 from nystream.train.tasks import Classification, Detection, Forecasting
 
 PartName = Literal["train", "valid", "test", "all"]
+HeldOut = Literal["valid", "test"]
+HELD_OUT: tuple[HeldOut, ...] = ("valid", "test")
 SHARES = (0.8, 0.1, 0.1)  # of training, validation and test data
 
 Scores = dict[str, float]
@@ -57,6 +59,10 @@ class Problem(ABC):
     @abstractmethod
     def part(self, name: PartName, warm: int) -> StreamData:
         """Return one part. The first `warm` tokens of each of its streams only fill a window and are not scored."""
+
+    def fills(self, name: PartName, warm: int) -> bool:
+        """Whether a part that is a source of its own has more than `warm` tokens."""
+        return True
 
     @abstractmethod
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:

@@ -152,10 +152,11 @@ def _train(
         model = finished(model, config, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
-    warm = scored_from(model, warm)
     scores: dict[str, dict[str, Scores]] = {}
     classes: dict[str, Any] = {}
-    for name in PARTS[1:]:
+    window = warm
+    for name in PARTS[1:]:  # the test data last: their outputs are part of the result
+        warm = scored_from(model, problem, name, window)
         output, scores[name] = scored(model, problem, name, warm, log, show)
         if (found := problem.class_scores(name, output)) is not None:
             classes[name] = found.to_dict()

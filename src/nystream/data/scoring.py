@@ -38,7 +38,7 @@ def evaluate(
 ) -> Evaluation:
     """Streaming outputs and scores of a model on a source, and the scores of the baselines."""
     window = warm_up(model.config, TrainConfig(short=problem.short))
-    warm = scored_from(model, window)
+    warm = scored_from(model, problem, part, window)
     longest = int(problem.part(part, warm).length.max())
     if longest <= window:
         raise ValueError(f"the source has {longest} rows to forecast from, which do not fill a window of {window + 1}")
@@ -65,10 +65,14 @@ def scored(
     return output, scores | problem.baselines(part, warm)
 
 
-def scored_from(model: StreamModel, warm: int) -> int:
-    """The number of tokens at the start of a stream that are not scored: all that the linear path reads count."""
+def scored_from(model: StreamModel, problem: Problem, part: PartName, warm: int) -> int:
+    """The number of tokens at the start of a stream that are not scored: all that the linear path reads count.
+
+    In a source of its own that has no more tokens than that, only the `warm` ones of the window count.
+    """
     linear = model.config.linear
-    return warm if linear is None or not warm else max(warm, linear.tokens - 1)
+    most = warm if linear is None or not warm else max(warm, linear.tokens - 1)
+    return most if problem.fills(part, most) else warm
 
 
 def _log_if_not_finite(output: Tensor, log: LogLine) -> None:
