@@ -12,6 +12,9 @@ import torch
 import nystream as ns
 from nystream.cli import main
 from nystream.data import run as running
+from nystream.data.open_source import open_for, open_for_training
+from nystream.data.scoring import scored, scored_from
+from nystream.data.settings import Settings, read_config
 
 SMALL = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--epochs", "1", "--plain"]
 
@@ -85,6 +88,18 @@ def test_fewer_rows_than_the_linear_path_reads(capsys, work):
 def test_a_folder(capsys, work):
     assert main(["eval", "runs/clips", "clips", "--plain"]) == 0
     assert "mean average precision" in capsys.readouterr().out
+
+
+def test_what_a_model_started_from_is_beside_it(capsys, work):
+    """As on the test part of the run: it is stored in the model."""
+    for run, source, name in (("runs/data", "data.csv", "ridge"), ("runs/clips", "clips", "logistic regression")):
+        model = ns.StreamModel.from_pretrained(run)
+        problem = open_for_training(Settings(**read_config(work / run / "config.toml")), show=False)
+        warm = scored_from(model, problem, "test", 7 if source == "data.csv" else 0)
+        there = json.loads((work / run / "scores.json").read_text())["test"][name]
+        opened = open_for(model.info, work / source, show=False)
+        here = scored(model, opened, "test", warm, print, False)[1][name]  # the same rows and files by default
+        assert here == pytest.approx(there, rel=1e-4)
 
 
 def test_forecasts_and_their_truth(capsys, work):

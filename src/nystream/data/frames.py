@@ -12,7 +12,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -129,7 +129,12 @@ def features(path: Path, dims: Sequence[int] = (2,), mmap: bool = False) -> tupl
 
     `mmap` maps a .npy into memory instead of reading it.
     """
-    arrays = _arrays(path, mmap)
+    return _features_in(_arrays(path, mmap), dims)
+
+
+def _features_in(
+    arrays: Mapping[str, NDArray[Any]], dims: Sequence[int] = (2,)
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
     others = [key for key in arrays if key not in ("y", NAMES)]
     if "x" not in others and len(others) != 1:
         raise ValueError(f"it has the arrays {', '.join(arrays) or 'none'}, but needs one named x")
@@ -154,8 +159,9 @@ def _arrays(path: Path, mmap: bool = False) -> dict[str, NDArray[Any]]:
 
 
 def _read(path: Path, name: str, labels: dict[str, str]) -> FeatureFile:
-    x, y = features(path)
-    names = _names_of(path, x.shape[1])
+    arrays = _arrays(path)
+    x, y = _features_in(arrays)
+    names = _names_in(arrays, x.shape[1])
     label = value_of(labels, name)
     labels_file = path.with_name(path.stem + LABELS)
     if path.suffix.lower() == ".npy" and labels_file.is_file():
@@ -173,9 +179,9 @@ def _read(path: Path, name: str, labels: dict[str, str]) -> FeatureFile:
     return FeatureFile(name, x, y, label, names)
 
 
-def _names_of(path: Path, width: int) -> tuple[str, ...]:
+def _names_in(arrays: Mapping[str, NDArray[Any]], width: int) -> tuple[str, ...]:
     """The names of the features in an .npz that has them."""
-    names = _arrays(path).get(NAMES) if path.suffix.lower() == ".npz" else None
+    names = arrays.get(NAMES)
     if names is None:
         return ()
     if names.ndim != 1 or names.dtype.kind != "U":

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from nystream.data import linear_start
 from nystream.data.forecast import Forecast
+from nystream.data.labelled import Labelled
+from nystream.data.logistic_start import logistic_of
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.table import counted
 from nystream.models import StreamModel
@@ -61,7 +63,10 @@ def scored(
         scores["ridge"] = problem.scores(part, warm, ridge, y)
     elif isinstance(problem, Forecast) and model.config.linear is not None:
         path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)
-        scores["linear path"] = problem.scores(part, warm, path, y)
+        scores["ridge" if linear_start.is_ridge(model) else "linear path"] = problem.scores(part, warm, path, y)
+    elif isinstance(problem, Labelled) and not problem.linear and (logistic := logistic_of(model)) is not None:
+        logits, _ = predict(logistic, data, skip=warm, progress=show)
+        scores["logistic regression"] = problem.scores(part, warm, logits, y)
     return output, scores | problem.baselines(part, warm)
 
 
