@@ -5,12 +5,16 @@ import math
 import shutil
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 import nystream as ns
 from nystream.cli import main
 from nystream.data import run as running
+from nystream.data.open_source import open_for, open_for_training
+from nystream.data.scoring import scored, scored_from
+from nystream.data.settings import Settings, read_config
 
 SMALL = ["--window", "8", "--embed-dim", "8", "--num-heads", "2", "--epochs", "1", "--plain"]
 
@@ -84,6 +88,58 @@ def test_fewer_rows_than_the_linear_path_reads(capsys, work):
 def test_a_folder(capsys, work):
     assert main(["eval", "runs/clips", "clips", "--plain"]) == 0
     assert "mean average precision" in capsys.readouterr().out
+
+
+def test_what_a_model_started_from_is_beside_it(capsys, work):
+    """As on the test part of the run: it is stored in the model."""
+    for run, source, name in (("runs/data", "data.csv", "ridge"), ("runs/clips", "clips", "logistic regression")):
+        model = ns.StreamModel.from_pretrained(run)
+        problem = open_for_training(Settings(**read_config(work / run / "config.toml")), show=False)
+        warm = scored_from(model, problem, "test", 7 if source == "data.csv" else 0)
+        there = json.loads((work / run / "scores.json").read_text())["test"][name]
+        opened = open_for(model.info, work / source, show=False)
+        here = scored(model, opened, "test", warm, print, False)[1][name]  # the same rows and files by default
+        assert here == pytest.approx(there, rel=1e-4)
+
+
+def test_forecasts_and_their_truth(capsys, work):
+    (work / "new.csv").write_text("\n".join(rows(60, first=200)))
+    words = ["eval", "runs/data", "new.csv", "--json", "scores.json", "--plain"]
+    for name in ("forecasts.csv", "forecasts.parquet", "forecasts.tsv"):
+        assert main([*words, "--out", name]) == 0
+        assert f"wrote {name}" in capsys.readouterr().out
+    found = pl.read_csv("forecasts.csv")
+    assert found.columns == ["time", "target", "forecast", "truth", "error"]
+    held = json.loads((work / "scores.json").read_text())["scores"]["model"]
+    assert found["error"].abs().mean() == pytest.approx(held["mean absolute error"], rel=1e-5)
+    assert found["time"][-1] == "2024-01-11T19:00:00"  # that of the last row of the table
+    assert found["truth"][-1] == round(100 + 10 * math.sin(259 / 4), 3)
+    assert (found["forecast"] - found["truth"] - found["error"]).abs().max() < 1e-9
+    assert pl.read_csv("forecasts.tsv", separator="\t").equals(found)
+    columns = pl.read_parquet("forecasts.parquet")
+    assert columns["time"].dtype == pl.Datetime("us")
+    assert columns.drop("time").equals(found.drop("time"))
+
+
+def test_classes_and_their_truth(capsys, refused, work, detector):
+    words = ["eval", "detector", "frames", "--plain"]
+    assert main([*words, "--out", "classes.csv", "--json", "scores.json"]) == 0
+    assert "Scores by class" in capsys.readouterr().out
+    found = pl.read_csv("classes.csv")
+    names = ["calm", "run", "walk"]
+    assert found.columns == ["file", "frame", "truth", "predicted", *(f"probability of {name}" for name in names)]
+    assert found["frame"].to_list() == list(range(30)) * 9
+    with np.load(work / "frames" / "4.npz") as file:
+        assert found.filter(pl.col("file") == "4.npz")["truth"].to_list() == file["y"].tolist()
+    likely = found.select(f"probability of {name}" for name in names).to_numpy()
+    np.testing.assert_allclose(likely.sum(1), 1, rtol=1e-5)
+    assert found["predicted"].to_list() == [names[i] for i in likely.argmax(1)]
+    held = json.loads((work / "scores.json").read_text())["classes"]
+    right = (found["truth"] == found["predicted"]) & (found["truth"] == "run")
+    assert held["confusion"]["run"]["run"] == right.sum()
+    assert held["scores"]["run"]["recall"] == pytest.approx(right.sum() / held["scores"]["run"]["frames"])
+    assert "out=classes.txt must end in one of .csv, .tsv, .parquet, .pq" in refused(*words, "--out", "classes.txt")
+    assert "out=no/classes.csv: its folder does not exist" in refused(*words, "--out", "no/classes.csv")
 
 
 def test_bad_input(capsys, refused, work):
@@ -173,4 +229,7 @@ def test_a_model_whose_outputs_are_not_finite_has_no_scores(capsys, work):
     model.save_pretrained("poisoned")
     assert main(["eval", "poisoned", "clips", "--json", "scores.json", "--plain"]) == 0
     assert "the model's output is not finite for 180 of 180 tokens, so scores are missing" in capsys.readouterr().out
-    assert set(json.loads((work / "scores.json").read_text())["scores"]["model"].values()) == {None}
+    record = json.loads((work / "scores.json").read_text())
+    assert set(record["scores"]["model"].values()) == {None}
+    assert record["classes"]["scores"]["1"]["F1"] is None
+    assert "confusion" not in record["classes"]

@@ -308,7 +308,15 @@ def test_a_folder_of_feature_files(capsys, refused, tmp_path, labels):
     assert model.info.task == ("detection" if labels == "frames" else "classification")
     assert model.info.labels == ("0", "1")
     drawn = {path.name for path in (tmp_path / "runs" / "clips" / "plots").iterdir()}
-    assert drawn == {"loss.png", "precision.png" if labels == "frames" else "confusion.png"}
+    of_frames = {"precision.png"} if labels == "frames" else set()
+    assert drawn == {"loss.png", "classes.png", "confusion.png"} | of_frames
+    assert "Scores by class" in out
+    assert "Confusion matrix: rows are true classes" in out
+    classes = json.loads((tmp_path / "runs" / "clips" / "scores.json").read_text())["classes"]
+    assert set(classes) == {"valid", "test"}
+    each = classes["test"]["scores"]["0"]
+    assert set(each) == {labels, "precision", "recall", "F1"} | ({"average precision"} if of_frames else set())
+    assert sum(classes["test"]["confusion"]["0"].values()) == each[labels]
     assert "is for a table" in refused("train", "clips", "--target", "x")
 
 

@@ -118,7 +118,7 @@ def test_the_same_command_finds_its_run_again(capsys, refused):
     first, second = trained(capsys, *arguments), trained(capsys, *arguments)
     assert first.splitlines()[-8:] == second.splitlines()[-8:]
     assert re.search(r"runs/data is already trained \(3 epochs, finished 20.*\); its scores are below; give", second)
-    assert "training" not in second
+    assert "training for" not in second
     assert "already" not in first
     assert "runs/data-2" in trained(capsys, *arguments, "--horizon", "2")
     err = refused("train", *arguments, *SMALL, "--out", "runs/data", "--horizon", "3")

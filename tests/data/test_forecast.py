@@ -41,9 +41,31 @@ def test_scores_are_in_the_users_units(problem):
     assert scores["mean absolute error of two"] == pytest.approx(2.0, abs=1e-5)
     assert scores["root mean squared error of load"] == pytest.approx(2.0, abs=1e-5)
     guess, truth, base = levels(problem, "test", 9, y)
-    np.testing.assert_allclose(guess, truth)
-    np.testing.assert_allclose(truth, problem.rows.base[270:300], atol=1e-4)
+    np.testing.assert_allclose(guess, truth, atol=1e-5)  # y is rounded to float32
+    np.testing.assert_array_equal(truth, problem.rows.base[270:300])
     np.testing.assert_array_equal(base, problem.rows.base[267:297])
+
+
+def test_the_mean_over_targets_has_no_units(problem):
+    y = problem.y[267:297].astype(np.float64)
+    output = y + np.array([1.0, 5.0])
+    scores = problem.scores("test", 9, torch.from_numpy(output), torch.from_numpy(y))
+    naive = np.abs(y).mean(0)
+    found = scores["mean absolute error relative to persistence, mean over targets"]
+    assert found == pytest.approx(np.mean([1 / naive[0], 5 / naive[1]]))
+    naive = np.sqrt(np.square(y).mean(0))
+    found = scores["root mean squared error relative to persistence, mean over targets"]
+    assert found == pytest.approx(np.mean([1 / naive[0], 5 / naive[1]]))
+    persistence = problem.baselines("test", 9)["persistence"]
+    assert [value for name, value in persistence.items() if "relative" in name] == [1.0, 1.0]
+
+
+def test_a_target_that_does_not_change_has_no_relative_error(write_csv, hours, waves):
+    table = read_table(write_csv({"t": hours(300), "load": waves(300), "flat": [i // 60 for i in range(300)]}))
+    two = forecast(table, ["load", "flat"])
+    found = two.baselines("test", 9)["persistence"]
+    assert found["mean absolute error of flat"] == 0.0
+    assert math.isnan(found["mean absolute error relative to persistence, mean over targets"])
 
 
 def test_baselines(problem):

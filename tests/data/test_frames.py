@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from nystream.data import RecordError, reader_from_dict
-from nystream.data.clips import split
+from nystream.data.file_splits import split
 from nystream.data.frames import FramesReader, read_frames
 from nystream.data.labelled import labelled
+from nystream.data.open_source import open_for
 
 RNG = np.random.default_rng(0)
 
@@ -166,3 +167,51 @@ def test_live():
         with pytest.raises(RecordError):
             fresh.read(bad)
         assert fresh.memory() == before
+
+
+def test_names_of_features(tmp_path):
+    for i in range(3):
+        np.savez(tmp_path / f"{i}.npz", x=frames(), y=np.arange(20) % 2, names=np.array(["x", "y", "speed"]))
+    np.savez(tmp_path / "plain.npz", x=frames(), y=np.arange(20) % 2)
+    np.savez(tmp_path / "other.npz", x=frames(), y=np.arange(20) % 2, names=np.array(["x", "speed", "y"]))
+    np.savez(tmp_path / "two.npz", x=frames(), y=np.arange(20) % 2, names=np.array(["x", "x", "y"]))
+    np.savez(tmp_path / "few.npz", x=frames(), y=np.arange(20) % 2, names=np.array(["x"]))
+    np.savez(tmp_path / "numbers.npz", x=frames(), y=np.arange(20) % 2, names=np.arange(3))
+    clips = read_frames(tmp_path, show=False)
+    assert clips.reader.names == ("x", "y", "speed")
+    assert [clip.name for clip in clips.clips] == ["0.npz", "1.npz", "2.npz", "plain.npz"]
+    assert clips.bad == {
+        "other.npz": "feature 1 is 'speed', but 'y' in other files",
+        "two.npz": "names has the name 'x' twice",
+        "few.npz": "names has 1 names, but there are 3 features",
+        "numbers.npz": "its names are int64 [3], but must be text [3]",
+    }
+    saved = json.loads(json.dumps(clips.reader.to_dict()))
+    assert reader_from_dict(saved) == clips.reader
+    assert reader_from_dict({"kind": "frames", "width": 3}).names == ("feature 0", "feature 1", "feature 2")
+    assert FramesReader(3).to_dict() == {"kind": "frames", "width": 3}  # as models of older versions have it
+    live = clips.reader.live()
+    assert live.read({"speed": 3, "x": 1, "y": 2})[0].x.tolist() == [1, 2, 3]
+
+
+def test_names_of_features_in_a_file(tmp_path):
+    np.savez(tmp_path / "a.npz", x=frames(), y=np.arange(20) % 2)
+    (tmp_path / "features.txt").write_text("left\nright\n\nmiddle\n")
+    assert read_frames(tmp_path, show=False).reader.names == ("left", "right", "middle")
+    (tmp_path / "features.txt").write_text("left\nright\n")
+    with pytest.raises(ValueError, match=r"features\.txt has 2 names, but there are 3 features"):
+        read_frames(tmp_path, show=False)
+
+
+def test_a_model_reads_features_of_the_same_names(tmp_path):
+    names = np.array(["x", "y", "z"])
+    for folder, given in (("with", {"names": names}), ("other", {"names": names[::-1]}), ("without", {})):
+        (tmp_path / folder).mkdir()
+        for i in range(3):
+            np.savez(tmp_path / folder / f"{i}.npz", x=frames() + i, y=np.arange(20) % 2, **given)
+    named, plain = (labelled(read_frames(tmp_path / name)).info for name in ("with", "without"))
+    assert named.inputs == ("x", "y", "z")
+    with pytest.raises(ValueError, match="feature 0 is 'z', but the model reads 'x' there"):
+        open_for(named, tmp_path / "other")
+    for info, folder in ((named, "with"), (named, "without"), (plain, "with")):  # older models have no names
+        assert open_for(info, tmp_path / folder).input_dim == 3

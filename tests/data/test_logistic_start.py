@@ -63,6 +63,12 @@ def test_the_blend_is_one_model(per_file, share):
     expected = ((1 - share) * logistic + share * predict(transformer, data)[0].double()) / 1.5
     # float32 weights and sums
     torch.testing.assert_close(predict(joined, data)[0].double(), expected, atol=1e-4, rtol=1e-4)
+    alone = logistic_start.logistic_of(joined)
+    if share == 1:
+        assert alone is None
+    else:  # logistic regression itself, without share and temperature
+        torch.testing.assert_close(predict(alone, data)[0].double(), logistic, atol=1e-4, rtol=1e-4)
+    assert logistic_start.logistic_of(transformer) is None
     assert joined.config.linear == start.config
     assert joined.info == transformer.info
     pool = ns.StreamPool(joined)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nystream import files
+from nystream.cli.class_screen import print_classes
 from nystream.cli.saved import OnSavedModel
 from nystream.cli.screen import console, print_scores
 from nystream.config.option import option
+from nystream.data import predictions
 from nystream.data.scoring import evaluate
 from nystream.train.log import plain_numbers
 
@@ -20,18 +22,33 @@ class Eval(OnSavedModel):
 
     Use data that the model has not seen: rows that it was trained on are scored too.
 
-    Example:
+    Examples:
         nystream eval runs/demand newer.csv --gaps fill
+        nystream eval runs/demand newer.csv --out forecasts.csv
     """
 
     json: Path | None = option(None, "Also write the scores to this file.", "FILE")
+    out: Path | None = option(
+        None, "Also write the predictions and their truth to this table (.csv, .tsv or .parquet).", "FILE"
+    )
 
     def run(self) -> None:
         if self.json is not None:
             files.require_writable("json", self.json)
+        if self.out is not None:
+            predictions.require_writable(self.out)
         model, problem = self.load()
-        scores = evaluate(model, problem, show=self.show)
+        found = evaluate(model, problem, show=self.show)
+        classes = problem.class_scores("all", found.output)
         if self.json is not None:
-            record = {"model": self.model, "source": str(self.source), "scores": plain_numbers(scores)}
-            files.write_text(self.json, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-        print_scores(console(self.plain), scores, problem.info, f"{self.model} on {self.source}, streaming")
+            record = {"model": self.model, "source": str(self.source), "scores": found.scores}
+            record |= {"classes": classes.to_dict()} if classes is not None else {}
+            files.write_text(self.json, json.dumps(plain_numbers(record), indent=2, ensure_ascii=False) + "\n")
+        if self.out is not None:
+            predictions.write(self.out, problem, "all", found.warm, found.output)
+        screen = console(self.plain)
+        print_scores(screen, found.scores, problem.info, f"{self.model} on {self.source}, streaming")
+        if classes is not None:
+            print_classes(screen, classes, "--json writes all" if self.json is None else f"{self.json} has all")
+        if self.out is not None:
+            print(f"wrote {self.out}", flush=True)

@@ -34,7 +34,7 @@ class FitLandmarks(OnSavedModel):
         model, problem = self.load()
         fixed = with_landmarks(model, problem, self.landmarks, self.tokens, self.seed, self.show)
         fixed.save_pretrained(self.out)
-        before, after = evaluate(model, problem, show=self.show), evaluate(fixed, problem, show=self.show)
+        before, after = (evaluate(each, problem, show=self.show).scores for each in (model, fixed))
         both = {"before": before.pop("model"), "model": after["model"], **before}
         print_table(console(self.plain), scores_table(both, problem.info), f"{self.source}, streaming")
         print(f"wrote {self.out}", flush=True)

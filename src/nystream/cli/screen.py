@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
@@ -18,6 +18,7 @@ from nystream.data.verdict import verdicts
 
 WIDTH = 80  # of prose, even on a wider terminal
 MAX_SCORES_ACROSS = 3  # side by side
+MAX_SCORE_NAME = 36  # characters of a line
 
 Block = tuple[str, Table, list[str]]  # title, table, notes: one paragraph each
 
@@ -30,7 +31,7 @@ def console(plain: bool = False) -> Console:
     return output
 
 
-def new_table(left: Iterable[str], right: Iterable[str], first: str = "bold") -> Table:
+def new_table(left: Iterable[RenderableType], right: Iterable[RenderableType], first: str = "bold") -> Table:
     """An empty table with columns aligned to the left, then columns of numbers. `first` is the first one's style."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, name in enumerate(left):
@@ -64,13 +65,13 @@ def filled(paragraphs: Iterable[str], width: int) -> Text:
 
 def fitting(table: Table, output: Console) -> Iterator[Table]:
     """Split a table that is too wide for the terminal into several, each with the first column."""
-    if _width(table, output) <= output.width or len(table.columns) < 3:
+    if table_width(table, output) <= output.width or len(table.columns) < 3:
         yield table
         return
     first, *others = table.columns
     columns: list[Column] = []
     for column in others:
-        if columns and _width(_with(table, [first, *columns, column]), output) > output.width:
+        if columns and table_width(_with(table, [first, *columns, column]), output) > output.width:
             yield _with(table, [first, *columns])
             columns = []
         columns.append(column)
@@ -105,7 +106,8 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
     for name in scores:
         table.add_column(name, justify="right", style="bold" if name == "model" else "", no_wrap=True)
     for score in names:
-        table.add_row(score, *(_number(values.get(score)) for values in scores.values()))
+        wrapped = "\n".join(textwrap.wrap(score, MAX_SCORE_NAME, break_on_hyphens=False))
+        table.add_row(wrapped, *(_number(values.get(score)) for values in scores.values()))
     return table
 
 
@@ -124,7 +126,8 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
-def _width(table: Table, output: Console) -> int:
+def table_width(table: Table, output: Console) -> int:
+    """The columns of the terminal that a table needs."""
     return Measurement.get(output, output.options.update(max_width=10_000), table).maximum
 
 

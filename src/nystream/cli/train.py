@@ -11,12 +11,13 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from nystream import variants
+from nystream.cli.class_screen import print_classes
 from nystream.cli.options import overriding, plain_option
 from nystream.cli.screen import console, print_scores
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for_training
-from nystream.data.run import PLOTS, Result, epochs_done, resolved
+from nystream.data.run import PLOTS, SCORES, Result, epochs_done, resolved
 from nystream.data.run_folder import CONFIG, free_folder
 from nystream.data.settings import Settings, read_config
 from nystream.data.table import counted
@@ -24,6 +25,7 @@ from nystream.live import models
 from nystream.models import StreamModel
 
 RUNS = Path("runs")
+PATHS = ("source", "valid", "test", "teacher")  # options that are paths
 
 
 @dataclass
@@ -43,6 +45,8 @@ class Train:
     """
 
     source: Positional[Path | None] = option_of(Settings, "source")
+    valid: Path | None = option_of(Settings, "valid")
+    test: Path | None = option_of(Settings, "test")
     teacher: Path | None = option_of(Settings, "teacher")
     config: Path | None = option(
         None,
@@ -76,6 +80,8 @@ class Train:
         screen = console(self.plain)
         screen.print()
         print_scores(screen, result.scores["test"], result.problem.info, "Test part, streaming")
+        if (classes := result.problem.class_scores("test", result.output)) is not None:
+            print_classes(screen, classes, f"{out / SCORES} has all")
         screen.print()
         plots = f" and {PLOTS}" if drawn else ""
         print(f"{out} has the model, {CONFIG}, checkpoints, metrics.jsonl, scores.json{plots}")
@@ -104,7 +110,7 @@ class Train:
         chosen = (read_config(self.config) if self.config is not None else {}) | given
         if str(chosen.get("teacher")) == "none":
             chosen["teacher"] = ""
-        for name in ("source", "teacher"):  # absolute, so that the run's own config file works from every folder
+        for name in PATHS:  # absolute, so that the run's own config file works from every folder
             if isinstance(chosen.get(name), str | Path) and str(chosen[name]):
                 chosen[name] = str(Path(chosen[name]).expanduser().resolve())
         try:

@@ -1,9 +1,8 @@
-"""Files that are separate streams, labelled per file or per frame, and how to split them."""
+"""Files that are separate streams, labelled per file or per frame."""
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +11,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.problem import SHARES
+from nystream.data.problem import HeldOut
 from nystream.data.reader import Reader
 from nystream.data.table import counted, shortened
 from nystream.progress import track
 
 MAX_NOTED = 3  # unusable files that a note names
-MIN_FILES = 3  # one each for training, validation and testing
 UNKNOWN = -1  # class of a frame without a label
+
+UNKNOWN_CLASS = "class"  # first word of the reason why a file of an unknown class cannot be used
 
 Labelling = Literal["classification", "detection"]
 T = TypeVar("T")
@@ -45,6 +45,10 @@ class Clips:
     bad: Mapping[str, str] = field(default_factory=dict)  # files that cannot be used -> why
     seconds: float | None = None  # between two tokens
     file_seconds: float | None = None  # used of each file, at most
+    groups: tuple[str, ...] = ()  # of each file: those of one group belong to one part; empty if there are none
+    group: str = ""  # what the groups are
+    parts: tuple[HeldOut | None, ...] = ()  # of each file: given, or None if it is drawn; empty if all are drawn
+    copies: int = 0  # files that were dropped because they are also among the given ones
 
     @property
     def several(self) -> bool:
@@ -93,48 +97,3 @@ def read_files(
         reasons = [f"; {name}: {reason}" for name, reason in bad.items()]
         raise ValueError(f"{folder} has no usable file{''.join(reasons[:1])}")
     return usable
-
-
-def split(clips: Clips, seed: int) -> tuple[list[int], list[int], list[int]]:
-    """Return the numbers of the files for training, validation and testing, stratified by class."""
-    if len(clips.clips) < MIN_FILES:
-        raise ValueError(f"{clips.folder} has {len(clips.clips)} usable files, but a split needs {MIN_FILES} or more")
-    strata = _strata(clips)
-    if clips.labelling == "classification":
-        for name, count in sorted(Counter(strata).items()):
-            if count < MIN_FILES:
-                raise ValueError(
-                    f"class {name!r} has {count} usable files, but needs {MIN_FILES}: for training, validation and "
-                    f"testing"
-                )
-    parts = _split(strata, seed)
-    if not (parts[1] and parts[2]):  # every stratum is too small: split without them
-        parts = _split([""] * len(strata), seed)
-    return parts
-
-
-def _strata(clips: Clips) -> list[str]:
-    """The class of every file; of several classes, the one that the fewest files have."""
-    present = []
-    for clip in clips.clips:
-        if clip.y.ndim == 2:
-            present.append([i for i in range(clip.y.shape[1]) if (clip.y[:, i] > 0).any()])
-        else:
-            present.append([int(i) for i in np.unique(clip.y) if i != UNKNOWN])
-    files = Counter(number for numbers in present for number in numbers)
-    return [clips.classes[min(numbers, key=lambda i: (files[i], i))] if numbers else "" for numbers in present]
-
-
-def _split(strata: Sequence[str], seed: int) -> tuple[list[int], list[int], list[int]]:
-    rng = np.random.default_rng(seed)
-    train, valid, test = list[int](), list[int](), list[int]()
-    for name in sorted(set(strata)):
-        members = rng.permutation([i for i, stratum in enumerate(strata) if stratum == name]).tolist()
-        if len(members) < MIN_FILES:
-            train += members
-            continue
-        valid_count, test_count = (max(1, round(share * len(members))) for share in SHARES[1:])
-        valid += members[:valid_count]
-        test += members[valid_count : valid_count + test_count]
-        train += members[valid_count + test_count :]
-    return sorted(train), sorted(valid), sorted(test)

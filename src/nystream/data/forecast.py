@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
 from nystream.data.linear_start import MIN_VALID, RIDGE, LinearStart, beside, better, fit_start
-from nystream.data.problem import SHARES, PartName, Problem, Scores
+from nystream.data.problem import HELD_OUT, HeldOut, PartName, Problem, Scores
 from nystream.data.reader import Policy
+from nystream.data.row_splits import (
+    DATA,
+    RowSplit,
+    by_shares,
+    by_times,
+    given_shares,
+    given_times,
+    per_table,
+    with_tables,
+)
 from nystream.data.table import Table, counted, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
 from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
+from nystream.train.ridge import LAGS
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
-PART_NAMES: dict[PartName, str] = {
-    "train": f"first {SHARES[0]:.0%} of the rows, the training data",
-    "valid": f"next {SHARES[1]:.0%} of the rows, the validation data",
-    "test": f"last {SHARES[2]:.0%} of the rows, the test data",
-}
+ERRORS = ("mean absolute error", "root mean squared error")
+RELATIVE = " relative to persistence, mean over targets"  # of an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +51,7 @@ class Forecast(Problem):
     horizon: int
     info: ModelInfo
     notes: tuple[str, ...]
+    split: RowSplit
     start: LinearStart | None = None  # what the model starts from
 
     task = Forecasting()
@@ -54,8 +65,10 @@ class Forecast(Problem):
     def y(self) -> NDArray[np.float32]:
         """[N, targets]: the change after `horizon` rows; NaN if the target is unknown then."""
         base, ahead = self.rows.base, self.horizon
-        change = base[ahead:] - base[:-ahead]
-        return np.where(self.rows.known[ahead:], change, np.nan).astype(np.float32)
+        change = np.where(self.rows.known[ahead:], base[ahead:] - base[:-ahead], np.nan)
+        for first in self.split.tables[1:]:  # nothing is known after the end of a table
+            change[first - ahead : first] = np.nan
+        return change.astype(np.float32)
 
     @property
     def longest(self) -> int:
@@ -63,26 +76,47 @@ class Forecast(Problem):
 
     def edges(self, name: PartName) -> tuple[int, int]:
         """Return the first row of a part, and the one after its last."""
-        rows = len(self.y)
-        second, third = int(SHARES[0] * rows), int((SHARES[0] + SHARES[1]) * rows)
-        return {"train": (0, second), "valid": (second, third), "test": (third, rows), "all": (0, rows)}[name]
+        return (0, len(self.y)) if name == "all" else self.split.parts[name]
 
     def part(self, name: PartName, warm: int) -> StreamData:
-        # The rows before a part fill its window, so that all of its own rows are scored.
+        if name == "all":
+            tables = [slice(first, first + len(x) - self.horizon) for first, x in self._tables(self.rows.x)]
+            return StreamData([self.rows.x[rows] for rows in tables], [self.y[rows] for rows in tables])
+        rows = self.read_rows(name, warm)
+        return StreamData([self.rows.x[rows]], [self.y[rows]])
+
+    def _tables(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The first row of each table, and its rows."""
+        return zip(self.split.tables, per_table(self.split, values), strict=True)
+
+    def read_rows(self, name: PartName, warm: int) -> slice:
+        """The rows of a part, and those of the same table before it that fill its window.
+
+        So all of its rows are scored, unless it is a table of its own.
+        """
         start, stop = self.edges(name)
-        start = max(0, start - warm)
-        return StreamData([self.rows.x[start:stop]], [self.y[start:stop]])
+        origin = self.split.origin(start)
+        if not self.fills(name, warm):
+            raise ValueError(
+                f"{name} has {counted(stop - origin, 'row')} to forecast from, the {self.split.names[name]}, but the "
+                f"first {warm} only fill the window: give a longer table, or a shorter window"
+            )
+        return slice(max(origin, start - warm), stop)
+
+    def fills(self, name: PartName, warm: int) -> bool:
+        start, stop = self.edges(name)
+        origin = self.split.origin(start)
+        return not origin or stop - origin > warm  # the source is checked with the window
 
     def missed(self, data: StreamData, name: PartName, warm: int) -> StreamData:
         """The data of a part as returned by `part`, or with a teacher's outputs, for what the linear path misses."""
         assert self.start is not None
-        start, stop = self.edges(name)
-        return beside(self.start, data, slice(max(0, start - warm), stop))
+        return beside(self.start, data, self.read_rows(name, warm))
 
     def scored(self, name: PartName, warm: int) -> tuple[int, int]:
         """Return the first scored row of a part, and the one after the last."""
         start, stop = self.edges(name)
-        return max(start, warm), stop
+        return max(start, self.split.origin(start) + warm), stop
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
         return _errors(output.double().numpy(), y.double().numpy(), self.info.labels)
@@ -94,7 +128,7 @@ class Forecast(Problem):
         for cycle, seconds in CYCLES.items():
             lag = self.rows_in(seconds)
             # The value of a cycle ago must be known at every scored row.
-            if self.horizon < lag <= start + self.horizon:
+            if self.horizon < lag <= start - self.split.origin(start) + self.horizon:
                 earlier = np.arange(start, stop) + self.horizon - lag
                 change = self.rows.base[earlier] - self.rows.base[start:stop]
                 baselines[cycle] = _errors(change, y, self.info.labels)
@@ -114,11 +148,12 @@ class Forecast(Problem):
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
         if self.rows.time is None or self.reader.step is None:
             return 0
-        lag = seconds / self.reader.step
-        if lag != round(lag) or len(self.rows.time) <= lag:
+        lag = round(seconds / self.reader.step)
+        source, *others = per_table(self.split, self.rows.time)
+        if lag != seconds / self.reader.step or len(source) <= lag:
             return 0
-        apart = (self.rows.time[round(lag) :] - self.rows.time[: -round(lag)]) / np.timedelta64(1, "s")
-        return round(lag) if (np.abs(apart - seconds) < self.reader.step / 2).all() else 0
+        apart = np.concatenate([(time[lag:] - time[:-lag]) / np.timedelta64(1, "s") for time in (source, *others)])
+        return lag if (np.abs(apart - seconds) < self.reader.step / 2).all() else 0
 
 
 def forecast(
@@ -135,6 +170,8 @@ def forecast(
     missing: Policy | None = None,
     gaps: Policy | None = None,
     linear: bool = False,
+    split: Sequence[str] = (),
+    held_out: Mapping[HeldOut, Table] | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
     """Set up a forecast of the targets `horizon` rows ahead.
@@ -157,23 +194,43 @@ def forecast(
             `missing`.
         linear: Whether to start from ridge regression: tokens have the lags and harmonics that it needs
             (`nystream.data.lags`), and columns that do not help it are dropped, unless `columns` names them.
+        split: The times at which validation and test data begin, or the shares of the three parts; by default 80, 10
+            and 10 % of the rows.
+        held_out: Other tables, read likewise, that are the validation data ("valid") or the test data ("test").
         reader: The reader of a trained model; by default one is determined from the table.
     """
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
+    shares, times = given_shares(split, held_out or {}), None
+    train = 0.0 if shares is None else shares[0]
+    if shares is None:
+        times, train = given_times(split, table, time, time_format)
     if reader is None:
         reader, notes = find_reader(
-            table, targets, time, columns, categorical, SHARES[0], time_format, decimal, horizon if linear else None
+            table, targets, time, columns, categorical, train, time_format, decimal, horizon if linear else None
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
-        parts = PART_NAMES
+        parts = DATA
     rows = read_rows(reader, table, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
-    problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), (*notes, *rows.notes))
+    found = by_shares(rows, horizon, shares) if times is None else by_times(rows, horizon, times, table.name)
+    if held_out:
+        others = {part: (other.name, _read_other(reader, part, other)) for part, other in held_out.items()}
+        found, rows = with_tables(found, rows, horizon, others)
+    notes = (*notes, *rows.notes, *([found.note] if parts is DATA else []))
+    problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), notes, found)
     _check_targets(problem, table.name, parts)
     return _with_start(problem, narrow=not columns) if linear else problem
+
+
+def _read_other(reader: TableReader, part: HeldOut, table: Table) -> TableRows:
+    """The rows of another table, which must have the columns of the source."""
+    try:
+        return read_rows(reader, table)
+    except ValueError as error:
+        raise ValueError(f"{part}={table.name} cannot be used: {error}") from error
 
 
 def _info(reader: TableReader, units: Sequence[str], horizon: int) -> ModelInfo:
@@ -200,7 +257,13 @@ def _with_start(problem: Forecast, narrow: bool) -> Forecast:
             problem, fitted = narrowed, start
             them = "it" if len(others) == 1 else "them"
             note = f"{listed(others)} dropped: ridge regression is no better with {them}; --columns keeps {them}"
-    notes = (*problem.notes, *([note] if note else []), _start_note(problem, fitted))
+    read = fitted.config.tokens
+    short = [
+        f"the {problem.split.names[part]}, are fewer than the {read} that the model reads, so it lacks some lags there"
+        for part in HELD_OUT
+        if not problem.fills(part, read - 1)
+    ]
+    notes = (*problem.notes, *([note] if note else []), _start_note(problem, fitted), *short)
     return dataclasses.replace(problem, start=fitted, notes=notes)
 
 
@@ -227,7 +290,22 @@ def _fit_start(problem: Forecast) -> LinearStart:
         if lag in reader.lags:
             names = [f"{target}, {lag} row{'s' * (lag > 1)} ago" for target in reader.targets]
             simple[f"the value of {cycle}"] = [reader.names.index(name) for name in names]
-    return fit_start(problem.rows.x, problem.y, train, valid, len(reader.targets), numbers, reader.history, simple)
+    x, y, first = problem.rows.x, problem.y, problem.split.origin(valid[0])
+    if first:  # before the first row of another table there is nothing, which is a token of zeros once it is scaled
+        nothing = np.repeat(x[:train].astype(np.float64).mean(0, keepdims=True), max(LAGS), 0).astype(np.float32)
+        unknown = np.full((len(nothing), y.shape[1]), np.nan, np.float32)
+        x, y = (
+            np.concatenate([x[:train], nothing, x[slice(*valid)]]),
+            np.concatenate([y[:train], unknown, y[slice(*valid)]]),
+        )
+        rows = valid[1] - valid[0]
+        valid = (len(x) - rows + min(reader.history, rows // 4), len(x))
+    start = fit_start(x, y, train, valid, len(reader.targets), numbers, reader.history, simple)
+    if len(problem.split.tables) == 1:
+        return start
+    scaled = [start.scaler(torch.from_numpy(x).double()) for x in per_table(problem.split, problem.rows.x)]
+    output, ridge = (np.concatenate([each.predict(x).numpy() for x in scaled]) for each in (start.path, start.ridge))
+    return start._replace(output=output, ridge_output=ridge)
 
 
 def _of_targets(problem: Forecast) -> Forecast:
@@ -255,27 +333,40 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
         if stop > start and unknown.any():
             target = problem.reader.targets[int(unknown.argmax())]
             raise ValueError(
-                f"{name}: the target {target!r} is empty in all of the {PART_NAMES.get(part, 'rows')}; "
+                f"{name}: the target {target!r} is empty in all of the {problem.split.names.get(part, 'rows')}; "
                 f"--missing skip drops rows without it"
             )
 
 
 def _errors(output: NDArray[np.float64], y: NDArray[np.float64], targets: Sequence[str]) -> Scores:
-    """Mean absolute and root mean squared error of every target, in the user's units."""
+    """Mean absolute and root mean squared error of every target, in the user's units.
+
+    For several targets, also the means of their ratios to the errors of persistence, which have no units; NaN if
+    persistence is exact for one of them.
+    """
+    ours, naive = _two_errors(output, y), _two_errors(np.zeros_like(y), y)
     scores: Scores = {}
     for place, name in enumerate(targets):
-        known = ~np.isnan(y[:, place])
-        error = (output - y)[known, place]
         of = f" of {name}" if len(targets) > 1 else ""
-        scores[f"mean absolute error{of}"] = float(np.abs(error).mean()) if known.any() else float("nan")
-        scores[f"root mean squared error{of}"] = (
-            float(np.sqrt(np.square(error).mean())) if known.any() else float("nan")
-        )
+        scores |= {f"{kind}{of}": float(values[place]) for kind, values in zip(ERRORS, ours, strict=True)}
+    if len(targets) > 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(naive > 0, ours / naive, np.nan).mean(1)
+        scores |= {f"{kind}{RELATIVE}": float(ratio) for kind, ratio in zip(ERRORS, ratios, strict=True)}
     return scores
+
+
+def _two_errors(output: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean absolute and root mean squared errors [2, targets]; NaN for a target that is never known."""
+    known = ~np.isnan(y)
+    error = np.where(known, output - y, 0.0)
+    with np.errstate(invalid="ignore"):
+        return np.stack([np.abs(error).sum(0) / known.sum(0), np.sqrt(np.square(error).sum(0) / known.sum(0))])
 
 
 def levels(problem: Forecast, name: PartName, warm: int, output: Tensor) -> tuple[NDArray[np.float64], ...]:
     """Return forecasts, truth (NaN if unknown) and last known values of the scored rows, [N, targets] each."""
     start, stop = problem.scored(name, warm)
-    base = problem.rows.base[start:stop]
-    return base + output.double().numpy(), base + problem.y[start:stop], base
+    base, known = problem.rows.base[start:stop], np.isfinite(problem.y[start:stop])
+    truth = problem.rows.base[start + problem.horizon : stop + problem.horizon]  # y is rounded to float32
+    return base + output.double().numpy(), np.where(known, truth, np.nan), base

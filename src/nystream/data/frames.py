@@ -3,15 +3,16 @@
 Labels of frames are `y` in the .npz, or FILE.labels.npy next to FILE.npy: classes [T] (numbers or names, -1 if
 unknown), or zeros and ones [T, classes]. Labels of files are in a labels.csv with the columns file and label, a single
 `y` in the .npz, or the names of subfolders. A classes.txt, with one name per line, names classes that are numbers.
+
+Features have names if an .npz has an array `names` [width], or the folder a features.txt with one name per line.
 """
 
 from __future__ import annotations
 
-import csv
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -21,30 +22,48 @@ from numpy.typing import NDArray
 
 from nystream.config.checks import positive_int
 from nystream.data.clips import UNKNOWN, Clip, Clips, Labelling, read_files
+from nystream.data.labels_file import keys_of, read_labels, value_of
 from nystream.data.option_groups import TaskName
 from nystream.data.reader import Policy, Reader, reject_gaps
 from nystream.data.vectors import LiveVectors
 
 SUFFIXES = (".npy", ".npz")
 LABELS = ".labels.npy"
+FEATURES = "features.txt"  # names of the features, one per line
+NAMES = "names"  # an array of an .npz, likewise
 UNNAMED = ""  # the array of a .npy file
 MAX_CLASSES = 1000  # that are numbers
 
 
 @dataclass(frozen=True)
 class FramesReader(Reader):
-    """Reads records that are vectors of `width` numbers."""
+    """Reads records that are vectors of `width` numbers.
+
+    Args:
+        width: The number of features.
+        features: Their names; empty if they have none.
+    """
 
     kind: ClassVar[str] = "frames"
 
     width: int
+    features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         positive_int("width", self.width)
+        object.__setattr__(self, "features", tuple(self.features))
+        if self.features:
+            check_features("features", self.features, self.width)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(f"feature {i}" for i in range(self.width))
+        return self.features or tuple(f"feature {i}" for i in range(self.width))
+
+    def to_dict(self) -> dict[str, Any]:
+        fields = super().to_dict()
+        if not self.features:
+            del fields["features"]  # as older versions wrote it
+        return fields
 
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveVectors:
         reject_gaps(gaps)
@@ -58,12 +77,13 @@ class FeatureFile(NamedTuple):
     x: NDArray[np.float32]
     frame_labels: NDArray[Any] | None
     label: str | None  # of the whole file
+    features: tuple[str, ...] = ()  # names of the columns of x, if it has them
 
 
 def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = (), show: bool | None = None) -> Clips:
     """Read the feature files of a folder. `classes` are the names of known classes, if any."""
-    paths, labels = feature_files(folder), _labels_csv(folder)
-    names = {key for path in paths for key in (path.relative_to(folder).as_posix(), path.name, path.stem)}
+    paths, labels = feature_files(folder), read_labels(folder)
+    names = {key for path in paths for key in keys_of(path.relative_to(folder).as_posix())}
     bad = {name: "it is in labels.csv, but does not exist" for name in labels if name not in names}
 
     def read(path: Path, name: str) -> tuple[FeatureFile, NDArray[Any]]:
@@ -72,11 +92,15 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
 
     files = read_files(folder, paths, read, bad, show)
     width = Counter(file.x.shape[1] for file in files).most_common(1)[0][0]
+    feature_names = _feature_names(folder, [file for file in files if file.x.shape[1] == width], width)
     labelling = _labelling(folder, [file for file in files if file.x.shape[1] == width], task)
     usable = list[FeatureFile]()
     for file in files:
         if file.x.shape[1] != width:
             bad[file.name] = f"width {file.x.shape[1]}, but most files have {width}"
+        elif file.features and file.features != feature_names:
+            place = next(i for i, name in enumerate(feature_names) if file.features[i] != name)
+            bad[file.name] = f"feature {place} is {file.features[place]!r}, but {feature_names[place]!r} in other files"
         elif (file.frame_labels if labelling == "detection" else file.label) is None:
             bad[file.name] = "it has no label"
         else:
@@ -88,7 +112,7 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
         class_names = class_names or tuple(sorted({str(file.label) for file in usable}))
         y = [np.full(len(file.x), _class_number(str(file.label), class_names)) for file in usable]
     clips = tuple(Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True))
-    return Clips(folder, clips, class_names, labelling, FramesReader(width), bad)
+    return Clips(folder, clips, class_names, labelling, FramesReader(width, feature_names), bad)
 
 
 def feature_files(folder: Path) -> list[Path]:
@@ -105,8 +129,13 @@ def features(path: Path, dims: Sequence[int] = (2,), mmap: bool = False) -> tupl
 
     `mmap` maps a .npy into memory instead of reading it.
     """
-    arrays = _arrays(path, mmap)
-    others = [key for key in arrays if key != "y"]
+    return _features_in(_arrays(path, mmap), dims)
+
+
+def _features_in(
+    arrays: Mapping[str, NDArray[Any]], dims: Sequence[int] = (2,)
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    others = [key for key in arrays if key not in ("y", NAMES)]
     if "x" not in others and len(others) != 1:
         raise ValueError(f"it has the arrays {', '.join(arrays) or 'none'}, but needs one named x")
     x = arrays["x" if "x" in others else others[0]]
@@ -129,25 +158,11 @@ def _arrays(path: Path, mmap: bool = False) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path.name} is not a complete file of numeric arrays") from error
 
 
-def _labels_csv(folder: Path) -> dict[str, str]:
-    path = folder / "labels.csv"
-    if not path.is_file():
-        return {}
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {"file", "label"} <= set(rows[0]):
-        raise ValueError(f"{path} must have the columns file and label, and at least one row")
-    labels: dict[str, str] = {}
-    for row in rows:
-        name, label = (row["file"] or "").strip(), (row["label"] or "").strip()
-        if labels.setdefault(name, label) != label:
-            raise ValueError(f"{path} has two labels for {name!r}: {labels[name]!r} and {label!r}")
-    return labels
-
-
 def _read(path: Path, name: str, labels: dict[str, str]) -> FeatureFile:
-    x, y = features(path)
-    label = labels.get(name) or labels.get(path.name) or labels.get(path.stem)
+    arrays = _arrays(path)
+    x, y = _features_in(arrays)
+    names = _names_in(arrays, x.shape[1])
+    label = value_of(labels, name)
     labels_file = path.with_name(path.stem + LABELS)
     if path.suffix.lower() == ".npy" and labels_file.is_file():
         y = _arrays(labels_file)[UNNAMED]
@@ -161,7 +176,37 @@ def _read(path: Path, name: str, labels: dict[str, str]) -> FeatureFile:
         raise ValueError("it has numbers that are not finite, or too large for float32")
     if y is not None and (len(y) != len(x) or y.ndim not in (1, 2)):
         raise ValueError(f"its labels are {list(y.shape)}, but it has {len(x)} frames")
-    return FeatureFile(name, x, y, label)
+    return FeatureFile(name, x, y, label, names)
+
+
+def _names_in(arrays: Mapping[str, NDArray[Any]], width: int) -> tuple[str, ...]:
+    """The names of the features in an .npz that has them."""
+    names = arrays.get(NAMES)
+    if names is None:
+        return ()
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise ValueError(f"its names are {names.dtype} {list(names.shape)}, but must be text [{width}]")
+    return check_features("names", tuple(names.tolist()), width)
+
+
+def _feature_names(folder: Path, files: Sequence[FeatureFile], width: int) -> tuple[str, ...]:
+    """The names of the features: those of features.txt, or those that most files have; empty if there are none."""
+    path = folder / FEATURES
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        return check_features(str(path), tuple(line.strip() for line in lines if line.strip()), width)
+    named = Counter(file.features for file in files if file.features)
+    return named.most_common(1)[0][0] if named else ()
+
+
+def check_features(what: str, names: tuple[str, ...], width: int) -> tuple[str, ...]:
+    """Return the names of features; raise if they are not one for each, or not all different."""
+    if len(names) != width:
+        raise ValueError(f"{what} has {len(names)} names, but there are {width} features")
+    twice = [name for name, count in Counter(names).items() if count > 1 or not name]
+    if twice:
+        raise ValueError(f"{what} has the name {twice[0]!r} {'twice' if twice[0] else 'for a feature'}")
+    return names
 
 
 def _labelling(folder: Path, files: Sequence[FeatureFile], task: TaskName) -> Labelling:

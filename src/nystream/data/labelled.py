@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -11,12 +13,14 @@ import torch
 from torch import Tensor
 
 from nystream.config import ModelInfo
-from nystream.data.clips import Clips, split
+from nystream.data.class_scores import ClassScores, class_scores
+from nystream.data.clips import Clips
+from nystream.data.file_splits import describe, split
 from nystream.data.logistic_start import LogisticStart, fit_start, path_config
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.train import Classification, Detection, StreamData, metrics
 
-PARTS = ("train", "valid", "test")
+PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +56,17 @@ class Labelled(Problem):
         return torch.tensor([len(self.clips.clips[i].x) for i in self.numbers(name)]).cumsum(0) - 1
 
     @cached_property
-    def parts(self) -> dict[str, list[int]]:
+    def parts(self) -> dict[PartName, list[int]]:
         """The numbers of the files in every part."""
         return dict(zip(PARTS, split(self.clips, self.seed), strict=True))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all tokens and targets, and of the groups and given parts of the files."""
+        found = self.part("all", 0).fingerprint
+        if not (self.clips.groups or self.clips.parts):
+            return found
+        return hashlib.sha256(repr((found, self.clips.groups, self.clips.parts)).encode()).hexdigest()
 
     @property
     def longest(self) -> int:
@@ -83,6 +95,23 @@ class Labelled(Problem):
         right = hot.gather(1, output.argmax(1, keepdim=True)).double().mean()
         return {**named, "accuracy of frames": float(right) if bool(output.isfinite().all()) else float("nan")}
 
+    def probabilities(self, output: Tensor) -> Tensor:
+        """Probabilities [N, classes] of outputs."""
+        return self.task.probabilities(output) if isinstance(self.task, Detection) else output.float().softmax(-1)
+
+    def class_scores(self, name: PartName, output: Tensor) -> ClassScores:
+        y, probabilities, ends = self.part(name, 0).y, self.probabilities(output), self.answers(name)
+        hot, known = metrics.one_hot(y, self.output_dim)[ends], metrics.known(y)[ends]
+        return class_scores(
+            self.info.labels,
+            "files" if self.per_file else "frames",
+            hot[known],
+            probabilities[ends][known],
+            single=not self.info.several,
+            ranked=not self.per_file,
+            background=self.info.background,
+        )
+
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         """Always predict the most frequent class of the training data; and logistic regression, fitted to them."""
         source: PartName = name if name == "all" else "train"
@@ -98,6 +127,12 @@ class Labelled(Problem):
             logits = self.start.predict(self.part(name, warm))
             baselines = {"logistic regression": self.scores(name, warm, logits, y), **baselines}
         return baselines
+
+
+def with_split(problem: Labelled) -> Labelled:
+    """The problem with a note on its split, which must be possible."""
+    note = describe(problem.clips, [problem.numbers(name) for name in PARTS], problem.seed)
+    return dataclasses.replace(problem, notes=(*problem.notes, note))
 
 
 def labelled(

@@ -221,3 +221,8 @@ def linear_only(model: StreamModel) -> StreamModel:
     copy.load_state_dict(model.state_dict())
     scale_share(copy, 0.0)
     return copy.eval()
+
+
+def is_ridge(model: StreamModel) -> bool:
+    """Whether the linear path of a forecasting model is ridge regression: simpler ones read one number, or none."""
+    return model.config.linear is not None and bool(((model.linear.weight != 0).sum(1) > 1).all())

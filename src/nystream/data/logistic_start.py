@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import LinearConfig
+from nystream.data.linear_start import linear_only
 from nystream.layers.linear_path import LinearPath
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
@@ -101,17 +102,36 @@ def best_blend(logistic: Tensor, transformer: Tensor, y: Tensor, task: Task) -> 
 
 
 def blended(model: StreamModel, start: LogisticStart, blend: Blend) -> StreamModel:
-    """The Transformer and the linear path in one model, whose outputs are those of the blend."""
+    """The Transformer and the linear path in one model, whose outputs are those of the blend.
+
+    Logistic regression stays as it is in it, see `logistic_of`: what it is multiplied with is the scale of the outputs.
+    """
     joined = StreamModel(dataclasses.replace(model.config, linear=start.config), model.info)
     weights = model.state_dict()
     like, logistic = weights["head.weight"], start.logistic
     path, rest = (1 - blend.share) / blend.temperature, blend.share / blend.temperature
     # The path was fitted to tokens in its own units; they are those of the model up to rounding.
-    weights["linear.weight"] = (path * logistic.weight).to(like)
-    weights["head.weight"] = rest * like
-    weights["head.bias"] = rest * weights["head.bias"] + (path * logistic.bias).to(like)
+    weights["linear.weight"] = logistic.weight.to(like) if path else torch.zeros_like(logistic.weight).to(like)
+    for name in ("head.weight", "head.bias"):
+        weights[name] = (rest / path if path else rest) * weights[name]
+    if path:
+        weights["output_scaler.scale"] = torch.full_like(weights["output_scaler.scale"], path)
+        weights["output_scaler.mean"] = (path * logistic.bias).to(weights["output_scaler.mean"])
     joined.load_state_dict(weights)
     return joined.to(like.device).eval()
+
+
+def logistic_of(model: StreamModel) -> StreamModel | None:
+    """A model of the logistic regression that is blended into a classifier; None if it has none.
+
+    Older versions added its bias to that of the Transformer, from which it cannot be told.
+    """
+    if model.config.linear is None or not bool((model.output_scaler.mean != 0).any()):
+        return None
+    alone = linear_only(model)
+    scaler = alone.output_scaler
+    scaler.set(scaler.mean / scaler.scale, torch.ones_like(scaler.scale))
+    return alone
 
 
 def _mix(logistic: Tensor, transformer: Tensor, share: float) -> Tensor:

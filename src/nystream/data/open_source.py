@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nystream.config import ModelInfo
+from nystream.data.clips import Clips
+from nystream.data.file_splits import check_features, check_match, joined, with_groups
 from nystream.data.forecast import Forecast, forecast
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import read_frames
-from nystream.data.labelled import labelled
-from nystream.data.problem import Problem
+from nystream.data.labelled import labelled, with_split
+from nystream.data.problem import HELD_OUT, HeldOut, Problem
 from nystream.data.reader import Policy, reader_from_dict
 from nystream.data.settings import Settings, names_in
 from nystream.data.sounds import SUFFIXES as SOUNDS
@@ -26,10 +28,10 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
         *("target", "horizon", "time", "time_format", "decimal"),
-        *("columns", "categorical", "units", "missing", "gaps"),
+        *("columns", "categorical", "units", "missing", "gaps", "split"),
     ),
-    "frames": ("task", "background"),
-    "audio": ("seconds",),
+    "frames": ("task", "background", "group"),
+    "audio": ("seconds", "group"),
 }
 
 
@@ -58,16 +60,53 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
     values = {name: getattr(settings, name) for names in OPTIONS.values() for name in names}
     changed = {name: value for name, value in values.items() if name in given or value != getattr(Settings, name)}
     _check_options(changed, path, kind)
+    others = {name: _other(name, getattr(settings, name), kind) for name in HELD_OUT if getattr(settings, name)}
     if kind == "table":
-        return forecast_table(settings, read_table(path, show))
-    if kind == "frames":
-        clips = read_frames(path, settings.task, show=show)
-        return labelled(clips, settings.background, settings.seed, linear=linear_path(settings))
-    return labelled(read_sounds(path, settings.seconds, show=show), seed=settings.seed, linear=linear_path(settings))
+        tables = {name: read_table(other, show) for name, other in others.items()}
+        return forecast_table(settings, read_table(path, show), tables)
+    clips = with_groups(_read_files(settings, path, kind, show=show), settings.group)
+    held_out = {
+        name: with_groups(_read_files(settings, other, kind, name, clips, show), settings.group)
+        for name, other in others.items()
+    }
+    problem = labelled(joined(clips, held_out), settings.background, settings.seed, linear=linear_path(settings))
+    return with_split(problem)
 
 
-def forecast_table(settings: Settings, table: Table) -> Forecast:
-    """Set up the forecast of a table that has been read."""
+def _other(name: str, given: str, kind: SourceKind) -> Path:
+    """The path of validation or test data, which must be of the same kind as the source."""
+    path = Path(given)
+    if not path.exists():
+        raise FileNotFoundError(f"{name}={path} does not exist")
+    if source_kind(path) != kind:
+        raise ValueError(f"{name}={path} is {DESCRIPTIONS[source_kind(path)]}, but the source is {DESCRIPTIONS[kind]}")
+    return path
+
+
+def _read_files(
+    settings: Settings,
+    path: Path,
+    kind: SourceKind,
+    part: HeldOut | None = None,
+    source: Clips | None = None,
+    show: bool | None = None,
+) -> Clips:
+    """Read a folder; with a `part`, one that is the validation or test data of a `source`."""
+    classes = () if source is None else source.classes
+    try:
+        if kind == "audio":
+            clips = read_sounds(path, settings.seconds, classes, show)
+        else:
+            clips = read_frames(path, settings.task if source is None else source.labelling, classes, show)
+    except ValueError as error:
+        raise ValueError(f"{part}={path} cannot be used: {error}" if part else str(error)) from error
+    if part is not None and source is not None:
+        check_match(part, clips, source)
+    return clips
+
+
+def forecast_table(settings: Settings, table: Table, held_out: Mapping[HeldOut, Table] | None = None) -> Forecast:
+    """Set up the forecast of a table that has been read, and of others to validate or test on."""
     targets = names_in(settings.target, table.names)
     units = settings.units
     return forecast(
@@ -83,6 +122,8 @@ def forecast_table(settings: Settings, table: Table) -> Forecast:
         missing=settings.missing,
         gaps=settings.gaps,
         linear=linear_path(settings),
+        split=names_in(settings.split),
+        held_out=held_out or {},
     )
 
 
@@ -128,10 +169,7 @@ def open_for(
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
     else:
         clips = read_frames(path, "detection" if info.task == "detection" else "classification", info.labels, show)
-    if clips.reader != reader:
-        raise ValueError(
-            f"{path} has tokens of {len(clips.reader.names)} numbers, but the model reads {len(reader.names)}"
-        )
+    check_features(path, clips.reader, reader)
     background = info.background if background is None else background
     return labelled(clips, background or "", several=info.several)
 
@@ -139,6 +177,7 @@ def open_for(
 def _check_options(options: Mapping[str, Any], path: Path, kind: SourceKind) -> None:
     """Raise if an option does not apply to this kind of source."""
     for name, value in options.items():
-        needed = next(other for other, names in OPTIONS.items() if name in names)
-        if kind != needed:
-            raise ValueError(f"{name}={value!r} is for {DESCRIPTIONS[needed]}, but {path} is {DESCRIPTIONS[kind]}")
+        needed = [other for other, names in OPTIONS.items() if name in names]
+        if kind not in needed:
+            kinds = " or ".join(DESCRIPTIONS[other] for other in needed)
+            raise ValueError(f"{name}={value!r} is for {kinds}, but {path} is {DESCRIPTIONS[kind]}")

@@ -41,6 +41,22 @@ class TableOptions:
         "fail", "Tables: how to treat gaps in time: fail, fill with the last values, or skip the gap."
     )
 
+    split: Names = option(
+        "",
+        "Tables: times at which validation and test data begin, such as 2023-01-01,2023-07-01, or the shares of "
+        "training, validation and test data.",
+        "TIMES",
+        "0.8,0.1,0.1",
+    )
+
+
+@dataclass(kw_only=True)
+class HeldOutOptions:
+    """Data of their own for validation and testing."""
+
+    valid: str = option("", "Another table or folder to validate on.", "PATH", "a part of the source")
+    test: str = option("", "Another table or folder to score the model on.", "PATH", "a part of the source")
+
 
 @dataclass(kw_only=True)
 class ClassOptions:
@@ -53,6 +69,13 @@ class ClassOptions:
     )
     background: str = option(
         "", "Feature files: class of frames in which there is nothing to detect; '' for none.", "CLASS", "none"
+    )
+    group: str = option(
+        "",
+        "Folders: column of labels.csv, such as the subject of a recording, of which no value may be in two parts; "
+        "folder keeps the files of a subfolder together.",
+        "NAME",
+        "none",
     )
     seconds: float = option(30.0, "Audio: maximum length of each file that is used.", "SECONDS")
 

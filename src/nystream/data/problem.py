@@ -9,10 +9,13 @@ from typing import Literal
 from torch import Tensor
 
 from nystream.config import ModelInfo
+from nystream.data.class_scores import ClassScores
 from nystream.train import StreamData
 from nystream.train.tasks import Classification, Detection, Forecasting
 
 PartName = Literal["train", "valid", "test", "all"]
+HeldOut = Literal["valid", "test"]
+HELD_OUT: tuple[HeldOut, ...] = ("valid", "test")
 SHARES = (0.8, 0.1, 0.1)  # of training, validation and test data
 
 Scores = dict[str, float]
@@ -59,6 +62,10 @@ class Problem(ABC):
     def part(self, name: PartName, warm: int) -> StreamData:
         """Return one part. The first `warm` tokens of each of its streams only fill a window and are not scored."""
 
+    def fills(self, name: PartName, warm: int) -> bool:
+        """Whether a part that is a source of its own has more than `warm` tokens."""
+        return True
+
     @abstractmethod
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
         """Score outputs and targets of a part, as `nystream.train.predict` returns them."""
@@ -66,3 +73,7 @@ class Problem(ABC):
     @abstractmethod
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         """Return the scores of baselines that need no model."""
+
+    def class_scores(self, name: PartName, output: Tensor) -> ClassScores | None:
+        """Return the scores of every class, of outputs for a whole part; None if there are no classes."""
+        return None

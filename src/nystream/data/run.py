@@ -160,10 +160,14 @@ def _train(
         model = finished(model, config, problem, log)
         model.save_pretrained(folder / MODEL)
         _gather_metrics(folder, phases)
-    warm = scored_from(model, warm)
     scores: dict[str, dict[str, Scores]] = {}
-    for name in problem.parts_scored:
+    classes: dict[str, Any] = {}
+    window = warm
+    for name in problem.parts_scored:  # the test data last: their outputs are part of the result
+        warm = scored_from(model, problem, name, window)
         output, scores[name] = scored(model, problem, name, warm, log, show)
+        if (found := problem.class_scores(name, output)) is not None:
+            classes[name] = found.to_dict()
     if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
         log(problem.trees[1])
     if not done:
@@ -173,6 +177,7 @@ def _train(
             "data": parts["train"].fingerprint,
             "hardware": hardware(),
         }
+        record |= {"classes": classes} if classes else {}
         record |= {"heard": learned_from} if learned_from else {}
         text = json.dumps(plain_numbers(record), indent=2, ensure_ascii=False, allow_nan=False)
         files.write_text(folder / SCORES, text + "\n")

@@ -35,7 +35,7 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
             advice = _advice(different, theirs, config)
             raise ValueError(f"out={folder} contains a run with other settings: {differences}; {advice}")
         for what, changed, line in (
-            ("on other data", settings.source, _data_line(problem)),
+            ("on other data", _sources(settings), _data_line(problem)),
             ("with another teacher", settings.teacher, _teacher_line(teacher)),
         ):
             if line not in config.read_text(encoding="utf-8"):
@@ -109,6 +109,11 @@ def info_of(info: ModelInfo, folder: Path) -> ModelInfo:
 def config_text(settings: Settings, problem: Problem, teacher: StreamModel | None = None) -> str:
     """The config file of a run. Hashes of its data and teacher are comments, so the file can be used with others."""
     return _data_line(problem) + _teacher_line(teacher) + settings.to_toml()
+
+
+def _sources(settings: Settings) -> str:
+    """All that the data were read from."""
+    return " or ".join(filter(None, (settings.source, settings.valid, settings.test)))
 
 
 def _data_line(problem: Problem) -> str:

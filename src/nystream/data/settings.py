@@ -15,10 +15,18 @@ from typing import Any, get_args
 
 from nystream.config.checks import fields_of, one_of, positive_int
 from nystream.config.option import option
-from nystream.data.option_groups import ClassOptions, ModelOptions, Names, TableOptions, TaskName, Variant
+from nystream.data.option_groups import (
+    ClassOptions,
+    HeldOutOptions,
+    ModelOptions,
+    Names,
+    TableOptions,
+    TaskName,
+    Variant,
+)
 from nystream.data.reader import Policy
 
-LISTS = ("target", "columns", "categorical", "units")
+LISTS = ("target", "columns", "categorical", "units", "split")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
 # second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
@@ -38,7 +46,7 @@ class SourceOption:
 
 
 @dataclass(kw_only=True)
-class Settings(ModelOptions, ClassOptions, TableOptions, SourceOption):
+class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceOption):
     """The settings of one training run.
 
     The options of `nystream train` are these fields, with the same help.

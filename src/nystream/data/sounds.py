@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nystream.config.checks import positive_int
 from nystream.data import audio_file
 from nystream.data.audio_file import SAMPLE_RATE
-from nystream.data.clips import Clip, Clips, read_files
+from nystream.data.clips import UNKNOWN_CLASS, Clip, Clips, read_files
 from nystream.data.mel import BANDS, FRAME, HOP, YAMNET_OFFSET, LogMel
 from nystream.data.reader import LiveReader, Policy, Reader, RecordError, Token, check_policy, reject_gaps
 
@@ -150,7 +150,7 @@ def read_sounds(folder: Path, seconds: float, classes: Sequence[str] = (), show:
         if not len(x):
             raise ValueError(f"too short: {len(samples) / SAMPLE_RATE:.2f} s")
         if path.parent.name not in names:
-            raise ValueError(f"class {path.parent.name!r} is not one of {', '.join(names)}")
+            raise ValueError(f"{UNKNOWN_CLASS} {path.parent.name!r} is not one of {', '.join(names)}")
         return Clip(name, x, np.full(len(x), names.index(path.parent.name))), samples
 
     clips = tuple(read_files(folder, paths, read, bad, show))

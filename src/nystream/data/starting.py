@@ -62,7 +62,8 @@ def _blended(model: StreamModel, problem: Labelled, log: LogLine) -> StreamModel
 def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
     """The model with that share of the Transformer's outputs which is best on validation data."""
     model.info = problem.info
-    warm = scored_from(model, warm_up(model.config, TrainConfig(short=problem.short)))
+    window = warm_up(model.config, TrainConfig(short=problem.short))
+    warm = scored_from(model, problem, "valid", window)
     data = problem.part("valid", warm)
     # Not the path's float64 outputs: a difference in rounding is no gain.
     (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))

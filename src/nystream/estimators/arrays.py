@@ -19,6 +19,7 @@ from nystream.data.frames import FramesReader
 from nystream.data.labelled import Labelled
 from nystream.data.linear_start import RIDGE, LinearStart
 from nystream.data.problem import PartName, Scores
+from nystream.data.row_splits import RowSplit
 from nystream.data.table_rows import TableRows
 from nystream.layers.scaler import Scaler
 from nystream.train import Classification, Detection
@@ -41,11 +42,6 @@ class Aligned(Forecast):
     def y(self) -> NDArray[np.float32]:
         return self.target.astype(np.float32)
 
-    def edges(self, name: PartName) -> tuple[int, int]:
-        rows = len(self.target)
-        second = _train_rows(rows)
-        return {"train": (0, second), "valid": (second, rows), "test": (rows, rows), "all": (0, rows)}[name]
-
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         return {}
 
@@ -61,9 +57,10 @@ def aligned(x: NDArray[np.float32], y: NDArray[np.float64], names: Sequence[str]
     info = ModelInfo(task="forecasting", inputs=tuple(names) or reader.names, labels=labels, reader=reader.to_dict())
     train = _train_rows(len(x))
     centred = y - y[:train].mean(0)
+    split = RowSplit((0,), {"train": (0, train), "valid": (train, len(x))}, {}, "")
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
     start = _ridge(x, centred, train) if linear else None
-    return Aligned(reader, rows, 0, info, (), start, target=centred)  # type: ignore[arg-type]
+    return Aligned(reader, rows, 0, info, (), split, start, target=centred)  # type: ignore[arg-type]
 
 
 def _ridge(x: NDArray[np.float32], y: NDArray[np.float64], train: int) -> LinearStart:
@@ -94,7 +91,7 @@ class LabelledArrays(Labelled):
     parts_scored = ("valid",)
 
     @cached_property
-    def parts(self) -> dict[str, list[int]]:
+    def parts(self) -> dict[PartName, list[int]]:
         kept = set(self.valid)
         train = [i for i in range(len(self.clips.clips)) if i not in kept]
         return {"train": train or list(self.valid), "valid": list(self.valid), "test": []}

@@ -109,7 +109,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         if not self._reads_tables:
             return float(r2_score(y, self.predict(data)))
         problem = self._problem(data)
-        skip = scored_from(self.model_, warm_up(self.model_.config, TrainConfig()))
+        skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
         output, truth = self._outputs(problem.rows.x)[: len(problem.y)][skip:], problem.y[skip:]
         base = problem.rows.base[skip : len(problem.y)]
         known = ~np.isnan(truth).any(1)

@@ -1,0 +1,109 @@
+"""Tables of predictions and their truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from nystream import extras, files
+from nystream.data.forecast import Forecast, levels
+from nystream.data.labelled import Labelled
+from nystream.data.problem import PartName, Problem
+from nystream.data.table import PARQUET
+from nystream.train import metrics
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+THRESHOLD = 0.5  # probability from which a class is predicted, if there can be several
+SEVERAL = "|"  # between classes that apply at once
+
+
+def require_writable(path: Path) -> None:
+    """Raise if predictions cannot be written to a file, before the work that makes them."""
+    suffixes = (*SEPARATORS, *PARQUET)
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"out={path} must end in one of {', '.join(suffixes)}")
+    extras.require("a table of predictions", "polars")
+    files.require_writable("out", path)
+
+
+def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tensor) -> None:
+    """Write the predictions of a part to a table.
+
+    For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from 0),
+    target, forecast, truth, error. For classes, it has one row per frame: file, frame (from 0), truth, predicted, and
+    the probability of each class. Classes that apply at once are separated by "|". What is not known is empty.
+
+    Args:
+        path: The file; its suffix selects the format.
+        problem: The source.
+        part: The part of the source.
+        warm: The number of tokens at the start of each stream that are not scored.
+        output: The outputs for the scored tokens, as `nystream.data.scoring.scored` returns them.
+    """
+    require_writable(path)
+    import polars as pl
+
+    if isinstance(problem, Forecast):
+        frame = pl.DataFrame(_forecasts(problem, part, warm, output))
+        frame = frame.with_columns(pl.col("truth", "error").fill_nan(None))
+        if problem.rows.time is not None and problem.reader.zoned:
+            frame = frame.with_columns(pl.col("time").dt.replace_time_zone("UTC"))
+    else:
+        assert isinstance(problem, Labelled)
+        frame = pl.DataFrame(_classes(problem, part, output))
+    if path.suffix.lower() in PARQUET:
+        files.replace(path, frame.write_parquet)
+        return
+    zone = "Z" if frame.schema.get("time") == pl.Datetime("us", "UTC") else ""
+    separator = SEPARATORS[path.suffix.lower()]
+    files.replace(
+        path,
+        lambda partial: frame.write_csv(partial, separator=separator, datetime_format=f"%Y-%m-%dT%H:%M:%S%.f{zone}"),
+    )
+
+
+def _forecasts(problem: Forecast, part: PartName, warm: int, output: Tensor) -> dict[str, Any]:
+    """The columns of a table of forecasts, row after row and target after target."""
+    forecast, truth, _ = levels(problem, part, warm, output)
+    targets = problem.reader.targets
+    rows = np.arange(*problem.scored(part, warm)) + problem.horizon  # the rows that are forecast
+    when = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
+    return {
+        **{name: np.repeat(values, len(targets)) for name, values in when.items()},
+        "target": list(targets) * len(rows),
+        "forecast": forecast.reshape(-1),
+        "truth": truth.reshape(-1),
+        "error": (forecast - truth).reshape(-1),
+    }
+
+
+def _classes(problem: Labelled, part: PartName, output: Tensor) -> dict[str, Any]:
+    """The columns of a table of classes, file after file and frame after frame."""
+    clips = [problem.clips.clips[i] for i in problem.numbers(part)]
+    y, probabilities = problem.part(part, 0).y, problem.probabilities(output)
+    hot, known = metrics.one_hot(y, problem.output_dim).bool(), metrics.known(y)
+    labels, several = problem.info.labels, problem.info.several
+    # A class is predicted only if the output is finite.
+    usable = probabilities.isfinite().all(1)
+    if several:
+        guessed = probabilities >= THRESHOLD
+    else:
+        guessed = metrics.one_hot(probabilities.argmax(1), problem.output_dim).bool()
+    return {
+        "file": [clip.name for clip in clips for _ in clip.x],
+        "frame": [frame for clip in clips for frame in range(len(clip.x))],
+        "truth": _named(hot, known, labels),
+        "predicted": _named(guessed, usable, labels),
+        **{f"probability of {name}": probabilities[:, place].numpy() for place, name in enumerate(labels)},
+    }
+
+
+def _named(hot: Tensor, known: Tensor, labels: tuple[str, ...]) -> list[str | None]:
+    """The names of the classes of each row [N, classes]; None if they are not known."""
+    return [
+        SEVERAL.join(name for name, present in zip(labels, row, strict=True) if present) if is_known else None
+        for row, is_known in zip(hot.tolist(), known.tolist(), strict=True)
+    ]
