@@ -121,6 +121,12 @@ def test_forecasts_and_their_truth(capsys, work):
     assert columns.drop("time").equals(found.drop("time"))
 
 
+def test_the_source_is_not_overwritten(refused, work):
+    assert "is the source, which would be overwritten" in refused(
+        "eval", "runs/data", "data.csv", "--out", "./data.csv"
+    )
+
+
 def test_classes_and_their_truth(capsys, refused, work, detector):
     words = ["eval", "detector", "frames", "--plain"]
     assert main([*words, "--out", "classes.csv", "--json", "scores.json"]) == 0

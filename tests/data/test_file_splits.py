@@ -46,6 +46,14 @@ def test_a_class_in_one_group_is_trained_on(tmp_path):
         assert 7 in train
 
 
+def test_many_groups_are_stratified_by_class(tmp_path):
+    classes = [0] * 20 + [1] * 10 + [2] * 80
+    clips = clips_of(tmp_path, map(str, range(110)), classes)
+    for seed in range(5):
+        counts = [np.bincount([classes[i] for i in part], minlength=3).tolist() for part in split(clips, seed)]
+        assert counts == [[16, 8, 64], [2, 1, 8], [2, 1, 8]]
+
+
 def test_groups_that_cannot_be_split(tmp_path):
     with pytest.raises(ValueError, match="has 2 'subject' groups, but a split needs 3 or more"):
         split(clips_of(tmp_path, ["a", "b"] * 3, [0, 1] * 3), 0)

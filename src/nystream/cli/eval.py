@@ -36,6 +36,8 @@ class Eval(OnSavedModel):
         if self.json is not None:
             files.require_writable("json", self.json)
         if self.out is not None:
+            if self.out.resolve() == self.source.resolve():
+                raise ValueError(f"out={self.out} is the source, which would be overwritten; give another file")
             predictions.require_writable(self.out)
         model, problem = self.load()
         found = evaluate(model, problem, show=self.show)

@@ -67,7 +67,7 @@ def draw_confusion(figure: Any, classes: ClassScores) -> None:
         axis.text(column, row, text, ha="center", va="center", color=colour, fontsize=7)
     axis.set_xlabel("predicted class")
     axis.set_ylabel("true class")
-    what = f"Confusion matrix, test {classes.counted}" + ", percent of the true class" * percent
+    what = f"Confusion matrix, test {classes.counted}" + "\npercent of the true class" * percent
     left_out = f"\n{len(chosen)} of {len(table)} classes, those with the most errors" * (len(chosen) < len(table))
     axis.set_title(what + left_out)
 

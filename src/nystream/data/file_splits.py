@@ -16,6 +16,7 @@ from nystream.data.reader import Reader
 from nystream.data.table import counted, listed
 
 FOLDER = "folder"  # the group of a file is the subfolder that it is in
+MIN_STRATUM = 10  # groups; of fewer, a tenth is not one
 ATTEMPTS = 200  # to draw groups so that every class is trained on
 
 
@@ -214,12 +215,15 @@ def _split_groups(
     shares: Sequence[float],
     seed: int,
 ) -> list[list[str]]:
-    """Draw groups until all classes are in the training data."""
+    """Draw groups, stratified by class where there are enough, until all classes are in the training data."""
     names = list(members)
     present = [{number for i in members[name] for number in classes[i]} for name in names]
     everything, rng = set().union(*present), np.random.default_rng(seed)
+    strata = _strata([sorted(numbers) for numbers in present], clips.classes)
+    sizes = Counter(strata)
+    strata = [name if sizes[name] >= MIN_STRATUM else "" for name in strata]
     for _ in range(ATTEMPTS):
-        parts = _split([""] * len(names), shares, 1, rng)
+        parts = _split(strata, shares, 1 + sum(share > 0 for share in shares), rng)
         if set().union(*(present[i] for i in parts[0])) == everything:
             return [[names[i] for i in part] for part in parts]
     rare = min(everything, key=lambda number: sum(number in numbers for numbers in present))

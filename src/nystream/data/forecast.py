@@ -21,6 +21,7 @@ from nystream.data.reader import Policy
 from nystream.data.row_splits import (
     DATA,
     RowSplit,
+    Times,
     by_shares,
     by_times,
     given_shares,
@@ -202,11 +203,9 @@ def forecast(
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
-    shares, times = given_shares(split, held_out or {}), None
-    train = 0.0 if shares is None else shares[0]
-    if shares is None:
-        times, train = given_times(split, table, time, time_format)
+    how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format)
     if reader is None:
+        train = how.before if isinstance(how, Times) else how[0]
         reader, notes = find_reader(
             table, targets, time, columns, categorical, train, time_format, decimal, horizon if linear else None
         )
@@ -215,12 +214,15 @@ def forecast(
     rows = read_rows(reader, table, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
-    found = by_shares(rows, horizon, shares) if times is None else by_times(rows, horizon, times, table.name)
+    if isinstance(how, Times):
+        where = by_times(rows, horizon, how, table.name)
+    else:
+        where = by_shares(rows, horizon, how)
     if held_out:
         others = {part: (other.name, _read_other(reader, part, other)) for part, other in held_out.items()}
-        found, rows = with_tables(found, rows, horizon, others)
-    notes = (*notes, *rows.notes, *([found.note] if parts is DATA else []))
-    problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), notes, found)
+        where, rows = with_tables(where, rows, horizon, others)
+    notes = (*notes, *rows.notes, *([where.note] if parts is DATA else []))
+    problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), notes, where)
     _check_targets(problem, table.name, parts)
     return _with_start(problem, narrow=not columns) if linear else problem
 

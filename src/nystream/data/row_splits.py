@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,12 +22,14 @@ NEEDED = "it must be two times, such as 2023-01-01,2023-07-01, or three shares, 
 Shares = tuple[float, float, float]
 
 
-class Times(NamedTuple):
+@dataclass(frozen=True)
+class Times:
     """When validation and test data begin."""
 
     given: tuple[str, str]
     valid: np.datetime64
     test: np.datetime64
+    before: float  # share of the rows of the table before the validation data
 
 
 class RowSplit(NamedTuple):
@@ -71,8 +74,8 @@ def given_shares(split: Sequence[str], held_out: Mapping[HeldOut, object]) -> Sh
     return train, valid, test
 
 
-def given_times(split: Sequence[str], table: Table, time: str | None, time_format: str) -> tuple[Times, float]:
-    """The times that a split gives, and the share of the rows before the first of them."""
+def given_times(split: Sequence[str], table: Table, time: str | None, time_format: str) -> Times:
+    """The times that a split gives."""
     text = ",".join(split)
     column, _ = find_time(table, time, time_format)
     if column is None:
@@ -83,8 +86,8 @@ def given_times(split: Sequence[str], table: Table, time: str | None, time_forma
         raise ValueError(f"split={text!r}: the test data must begin after the validation data")
     times = table.times(column.name, column.time_format)
     # Half a row more, so that rounding does not matter.
-    share = (int((times < valid).sum()) + 0.5) / len(times)
-    return Times((split[0], split[1]), valid, test), min(share, 1.0)
+    before = (int((times < valid).sum()) + 0.5) / len(times)
+    return Times((split[0], split[1]), valid, test, min(before, 1.0))
 
 
 def _parsed(value: str, text: str, time_format: str, zoned: bool) -> np.datetime64:
@@ -100,9 +103,8 @@ def _parsed(value: str, text: str, time_format: str, zoned: bool) -> np.datetime
     raise ValueError(f"split={text!r}: {value!r} is not a time such as 2023-01-01 or 2023-01-01T12:00; {NEEDED}")
 
 
-def by_shares(rows: TableRows, horizon: int, shares: Shares | None) -> RowSplit:
+def by_shares(rows: TableRows, horizon: int, shares: Shares) -> RowSplit:
     """The split of one table by shares of its rows; a part without a share is given as another table."""
-    shares = shares or SHARES
     count = len(rows.x) - horizon
     second, third = int(shares[0] * count), int((shares[0] + shares[1]) * count)
     second, third = second if shares[1] else third, third if shares[2] else count
