@@ -49,6 +49,7 @@ class Clips:
     group: str = ""  # what the groups are
     parts: tuple[HeldOut | None, ...] = ()  # of each file: given, or None if it is drawn; empty if all are drawn
     copies: int = 0  # files that were dropped because they are also among the given ones
+    frames_per_token: int = 1
 
     @property
     def several(self) -> bool:
@@ -62,6 +63,8 @@ class Clips:
         per = "one per file" if self.labelling == "classification" else "labelled per frame"
         per += ", several at once or none" * self.several
         size = f"{counted(len(self.clips), 'file')} with {counted(tokens, 'token')} in total"
+        if self.frames_per_token > 1:
+            size += f", each of {self.frames_per_token} frames (--hop)"
         summary = f"{size}; {len(self.classes)} classes, {per}"
         if not self.bad:
             return (summary,)

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config.checks import positive_int
+from nystream.data import hops
 from nystream.data.clips import UNKNOWN, Clip, Clips, Labelling, read_files
 from nystream.data.labels_file import keys_of, read_labels, value_of
 from nystream.data.option_groups import TaskName
-from nystream.data.reader import Policy, Reader, reject_gaps
+from nystream.data.reader import LiveReader, Policy, Reader, reject_gaps
 from nystream.data.vectors import LiveVectors
 
 SUFFIXES = (".npy", ".npz")
@@ -42,32 +43,48 @@ class FramesReader(Reader):
     Args:
         width: The number of features.
         features: Their names; empty if they have none.
+        hop: The number of records per token, which has their statistics (`nystream.data.hops`) if there are several.
     """
 
     kind: ClassVar[str] = "frames"
 
     width: int
     features: tuple[str, ...] = ()
+    hop: int = 1
 
     def __post_init__(self) -> None:
         positive_int("width", self.width)
+        positive_int("hop", self.hop)
         object.__setattr__(self, "features", tuple(self.features))
         if self.features:
             check_features("features", self.features, self.width)
 
     @property
     def names(self) -> tuple[str, ...]:
+        return self.fields if self.hop == 1 else hops.names_of(self.fields)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the numbers of a record."""
         return self.features or tuple(f"feature {i}" for i in range(self.width))
 
     def to_dict(self) -> dict[str, Any]:
         fields = super().to_dict()
         if not self.features:
             del fields["features"]  # as older versions wrote it
+        if self.hop == 1:
+            del fields["hop"]
         return fields
 
-    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveVectors:
+    def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveReader:
         reject_gaps(gaps)
-        return LiveVectors(self.width, self.names, missing=missing or "fail")
+        frames = LiveVectors(self.width, self.fields, missing=missing or "fail")
+        return frames if self.hop == 1 else hops.LiveHops(frames, self.hop)
+
+
+def hop_of(reader: Reader) -> int:
+    """The number of frames per token."""
+    return reader.hop if isinstance(reader, FramesReader) else 1
 
 
 class FeatureFile(NamedTuple):
@@ -80,8 +97,18 @@ class FeatureFile(NamedTuple):
     features: tuple[str, ...] = ()  # names of the columns of x, if it has them
 
 
-def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = (), show: bool | None = None) -> Clips:
-    """Read the feature files of a folder. `classes` are the names of known classes, if any."""
+def read_frames(
+    folder: Path, task: TaskName = "auto", classes: Sequence[str] = (), show: bool | None = None, hop: int = 1
+) -> Clips:
+    """Read the feature files of a folder.
+
+    Args:
+        folder: The folder.
+        task: Whether files or frames have classes; "auto" decides by the labels.
+        classes: The names of known classes, if any.
+        show: Whether to show a progress bar; None for only on a terminal.
+        hop: Number of frames per token; 0 to choose it from the files.
+    """
     paths, labels = feature_files(folder), read_labels(folder)
     names = {key for path in paths for key in keys_of(path.relative_to(folder).as_posix())}
     bad = {name: "it is in labels.csv, but does not exist" for name in labels if name not in names}
@@ -111,8 +138,21 @@ def read_frames(folder: Path, task: TaskName = "auto", classes: Sequence[str] = 
     else:
         class_names = class_names or tuple(sorted({str(file.label) for file in usable}))
         y = [np.full(len(file.x), _class_number(str(file.label), class_names)) for file in usable]
-    clips = tuple(Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True))
-    return Clips(folder, clips, class_names, labelling, FramesReader(width, feature_names), bad)
+    hop = hop or hops.choose_hop(width, y)
+    clips = [Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True)]
+    if hop > 1:
+        bad |= {clip.name: f"{len(clip.x)} frames, fewer than --hop {hop}" for clip in clips if len(clip.x) < hop}
+        clips = [_hopped(clip, hop) for clip in clips if len(clip.x) >= hop]
+    if not clips:
+        raise ValueError(f"hop={hop}: no file of {folder} has as many frames")
+    reader = FramesReader(width, feature_names, hop)
+    return Clips(folder, tuple(clips), class_names, labelling, reader, bad, frames_per_token=hop)
+
+
+def _hopped(clip: Clip, hop: int) -> Clip:
+    """A file with several frames per token; its class is that of the last of them."""
+    x = hops.tokens(clip.x, hop)
+    return Clip(clip.name, x, clip.y[hop - 1 :: hop][: len(x)])
 
 
 def feature_files(folder: Path) -> list[Path]:

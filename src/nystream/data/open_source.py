@@ -11,8 +11,9 @@ from nystream.data.clips import Clips
 from nystream.data.file_splits import check_features, check_match, joined, with_groups
 from nystream.data.forecast import Forecast, forecast
 from nystream.data.frames import SUFFIXES as FRAMES
-from nystream.data.frames import read_frames
+from nystream.data.frames import hop_of, read_frames
 from nystream.data.labelled import labelled, with_split
+from nystream.data.option_groups import TaskName
 from nystream.data.problem import HELD_OUT, HeldOut, Problem
 from nystream.data.reader import Policy, reader_from_dict
 from nystream.data.settings import Settings, names_in
@@ -30,7 +31,7 @@ OPTIONS: dict[SourceKind, tuple[str, ...]] = {
         *("target", "horizon", "time", "time_format", "decimal"),
         *("columns", "categorical", "units", "missing", "gaps", "split"),
     ),
-    "frames": ("task", "background", "group"),
+    "frames": ("task", "background", "group", "hop"),
     "audio": ("seconds", "group"),
 }
 
@@ -97,7 +98,8 @@ def _read_files(
         if kind == "audio":
             clips = read_sounds(path, settings.seconds, classes, show)
         else:
-            clips = read_frames(path, settings.task if source is None else source.labelling, classes, show)
+            task = settings.task if source is None else source.labelling
+            clips = read_frames(path, task, classes, show, settings.hop if source is None else hop_of(source.reader))
     except ValueError as error:
         raise ValueError(f"{part}={path} cannot be used: {error}" if part else str(error)) from error
     if part is not None and source is not None:
@@ -168,7 +170,8 @@ def open_for(
     if kind == "audio":
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
     else:
-        clips = read_frames(path, "detection" if info.task == "detection" else "classification", info.labels, show)
+        task: TaskName = "detection" if info.task == "detection" else "classification"
+        clips = read_frames(path, task, info.labels, show, hop_of(reader))
     check_features(path, clips.reader, reader)
     background = info.background if background is None else background
     return labelled(clips, background or "", several=info.several)

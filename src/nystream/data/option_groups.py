@@ -77,6 +77,13 @@ class ClassOptions:
         "NAME",
         "none",
     )
+    hop: int = option(
+        0,
+        "Feature files: number of frames per token; if several, it has their mean, standard deviation, minimum and "
+        "maximum.",
+        "FRAMES",
+        "1, or more for narrow frames whose classes last long",
+    )
     seconds: float = option(30.0, "Audio: maximum length of each file that is used.", "SECONDS")
 
 

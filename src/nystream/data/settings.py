@@ -81,7 +81,7 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
             one_of(name, getattr(self, name), choices)
         for name in ("horizon", "embed_dim", "num_heads", "batch_size"):
             positive_int(name, getattr(self, name))
-        for name in ("window", "landmarks", "layers", "epochs", "seed"):
+        for name in ("window", "landmarks", "layers", "epochs", "hop", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {0 if name == 'seed' else 1}")
 

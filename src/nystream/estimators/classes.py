@@ -60,8 +60,10 @@ class _ClassEstimator(ClassifierMixin, Estimator, ModelOptions, ClassOptions):  
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; only a folder has labels"
             )
-        found, several = streams(self, data, reset=True)
         settings = self.settings()
+        if settings.hop > 1:
+            raise ValueError(f"hop={settings.hop} is for folders of feature files, but data is a {type(data).__name__}")
+        found, several = streams(self, data, reset=True)
         found, targets = self._targets(found, y, several)
         background = self._background()
         problem = labelled_arrays(
