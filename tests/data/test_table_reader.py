@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,7 @@ READER = TableReader(
 )
 CENTRED = replace(READER, centred=True, zoned=False)
 LAGGED = replace(CENTRED, lags=(1, 2, 5), ahead=3, periods=(24.0, 12.0, 168.0))
+SPLIT = replace(LAGGED, time="day", clock="clock")
 POLICIES = ("fail", "fill", "skip")
 NUMBERS = st.one_of(
     st.none(),
@@ -46,6 +47,11 @@ def tables_of_rows(draw, reader=READER):
             there = draw(st.sampled_from([True] * 9 + [False]))
             stamps.append((BEGIN + timedelta(hours=at)).isoformat(" ") if there else None)
         columns["time"] = stamps
+        parts = [(None, None) if stamp is None else stamp.split() for stamp in stamps]
+        columns["day"] = [day and draw(st.sampled_from([day, f"{day} 00:00:00"])) for day, _ in parts]
+        columns["clock"] = [
+            clock and draw(st.sampled_from([clock, clock.removeprefix("0"), None])) for _, clock in parts
+        ]
     columns["load"], columns["wind"] = (draw(st.lists(NUMBERS, min_size=rows, max_size=rows)) for _ in range(2))
     kinds = st.sampled_from(["a", "b", "c", " a", "z", None])
     columns["kind"] = draw(st.lists(kinds, min_size=rows, max_size=rows))
@@ -65,7 +71,7 @@ def streamed(reader, rows, missing, gaps, break_at=None):
 
 
 @given(
-    reader=st.sampled_from([READER, CENTRED, LAGGED]),
+    reader=st.sampled_from([READER, CENTRED, LAGGED, SPLIT]),
     rows=tables_of_rows(),
     missing=st.sampled_from(POLICIES),
     gaps=st.sampled_from(POLICIES),
@@ -233,5 +239,28 @@ def test_other_refusals():
         READER.live().remember({"span": [None] * 3, "values": [1.0], "before": None, "doubted": None})
 
 
+def test_a_date_and_a_time_of_day():
+    live = SPLIT.live(missing="fill")
+    row = {"day": "2024-01-01", "clock": "5:00", "load": 1, "kind": "a", "wind": 2}
+    assert live.read(row)[0].time == np.datetime64("2024-01-01T05")
+    (token,) = live.read(row | {"clock": None})
+    assert (token.time, token.filled) == (np.datetime64("2024-01-01T06"), ("clock",))
+    assert live.read(row | {"day": date(2024, 1, 1), "clock": 7})[0].time == np.datetime64("2024-01-01T07")
+    assert live.read(row | {"day": datetime(2024, 1, 1), "clock": time(8)})[0].time == np.datetime64("2024-01-01T08")
+    with pytest.raises(RecordError, match="'day' and 'clock' is '2024-01-01 noon', which is not a time"):
+        live.read(row | {"clock": "noon"})
+    with pytest.raises(RecordError, match="the first record has no 'day'"):
+        SPLIT.live(missing="fill").read(row | {"day": ""})
+    with pytest.raises(RecordError, match="column 'clock' is missing"):
+        SPLIT.live().read({name: field for name, field in row.items() if name != "clock"})
+    with pytest.raises(ValueError, match="'clock' is missing from the columns"):
+        SPLIT.live("fill").check(["day", "load", "wind", "kind"], 4)
+    with pytest.raises(ValueError, match="clock='clock' is a time of day without a date"):
+        replace(SPLIT, time=None)
+
+
 def test_it_goes_through_json():
+    assert reader_from_dict(json.loads(json.dumps(SPLIT.to_dict()))) == SPLIT
+    older = {name: value for name, value in READER.to_dict().items() if name != "clock"}
+    assert reader_from_dict(older) == READER
     assert reader_from_dict(json.loads(json.dumps(READER.to_dict()))) == READER

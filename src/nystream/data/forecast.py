@@ -126,7 +126,7 @@ def forecast(
     targets: Sequence[str] = (),
     horizon: int = 1,
     *,
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     time_format: str = "",
     decimal: str = "",
     columns: Sequence[str] = (),
@@ -145,8 +145,10 @@ def forecast(
         table: Rows in order of time, as returned by `read_table`.
         targets: Columns to forecast.
         horizon: Number of rows ahead.
-        time: The time column; auto-detected by default, "none" if there is none.
-        time_format: The format of times, as for `datetime.strptime`; auto-detected by default.
+        time: The time column, or the columns of the date and of the time of day; auto-detected by default, "none" if
+            there is none.
+        time_format: The format of times, as for `datetime.strptime`, with a space between the date and a time of day
+            from another column; auto-detected by default.
         decimal: The decimal mark of numbers given as text, "." or ","; auto-detected by default.
         columns: Columns to use; by default all that can be used.
         categorical: Columns of numbers that are categories.

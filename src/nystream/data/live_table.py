@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
-from nystream.data.table import listed
+from nystream.data.table import joined_names, listed
 from nystream.data.table_reader import TableReader, Values
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
@@ -78,14 +78,14 @@ class LiveTable(LiveReader):
 
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         reader = self.reader
-        needed = ([] if reader.time is None else [reader.time]) + list(reader.column_names)
+        needed = [*reader.time_columns, *reader.column_names]
         if columns is None:
             raise ValueError(f"records are {width} numbers without names, but the model needs {listed(needed)}")
         missing = [name for name in needed if name not in columns]
         if len(missing) == len(needed):
             raise ValueError(f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}")
         if self.missing == "fill":
-            missing = [name for name in missing if name == reader.time or name in reader.targets]
+            missing = [name for name in missing if name in reader.time_columns + reader.targets]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
             raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}")
@@ -97,22 +97,24 @@ class LiveTable(LiveReader):
         return np.datetime64(self.reader.spacing.after(int(time.view(np.int64)), rows), "us")
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
-        """The time of a record, one step after the last if it has none, and the time column's name in that case."""
+        """The time of a record, one step after the last if it has none, and the empty column's name in that case."""
         reader, last = self.reader, self.state.row.span.last
         if reader.time is None:
             return None, ()
-        field = record.get(reader.time)
+        field = reader.time_field(record)
         if is_empty(field):
+            empty = next(name for name in reader.time_columns if is_empty(record.get(name)))
             if self.missing == "fill" and last is None:
-                raise RecordError(f"the first record has no {reader.time!r}, and no earlier one to count from")
-            return None if last is None else reader.spacing.after(last, 1), (reader.time,)
+                raise RecordError(f"the first record has no {empty!r}, and no earlier one to count from")
+            return None if last is None else reader.spacing.after(last, 1), (empty,)
+        name = joined_names(reader.time, reader.clock)
         try:
             time, zoned = parse_time(field, reader.form)
         except (ValueError, OverflowError) as error:
-            raise RecordError(f"{reader.time!r} is {shown(field)}, which is not a time: {error}", "no time") from error
+            raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
         if reader.zoned is not None and zoned is not reader.zoned:
             needed = f"{ZONED[reader.zoned]}, as in training"
-            raise RecordError(f"{reader.time!r} is {shown(field)}, but {needed}", needed)
+            raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
         return time, ()
 
     def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:

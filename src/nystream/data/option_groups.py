@@ -23,7 +23,11 @@ class TableOptions:
     target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
     horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
     time: str = option(
-        "", "Tables: column with the time of each row; none if no column has it.", "NAME", "auto-detected"
+        "",
+        "Tables: column with the time of each row, or two, with the date and the time of day: date,time; none if no "
+        "column has it.",
+        "NAMES",
+        "auto-detected",
     )
     time_format: str = option(
         "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"

@@ -16,6 +16,7 @@ from nystream import extras
 from nystream.data import numbers
 from nystream.data.csv_file import file_separator, read_csv
 from nystream.data.reader import EMPTY, is_empty
+from nystream.data.timestamps.clock import join_time
 from nystream.data.timestamps.parse import parse_time
 from nystream.progress import track
 
@@ -46,7 +47,7 @@ class Table:
     separator: str = ""
     show: bool | None = False
     _numbers: dict[tuple[str, str], tuple[NDArray[np.float64], int | None]] = field(init=False, default_factory=dict)
-    _times: dict[tuple[str, str], tuple[NDArray[Any], bool]] = field(init=False, default_factory=dict)
+    _times: dict[tuple[str, str, str | None], tuple[NDArray[Any], bool]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
         return self.frame.height
@@ -82,13 +83,19 @@ class Table:
         text = self._column(name).cast(require().String).str.strip_chars()
         return text.filter(_not_empty(text))
 
-    def times(self, name: str, time_format: str) -> NDArray[Any]:
-        """Return a column as times [N] in microseconds, NaT for empty fields."""
-        return self._parsed_times(name, time_format)[0]
+    def time_fields(self, name: str, clock: str | None = None) -> list[Any]:
+        """Return times as they are written; `clock` is the column of the time of day, if `name` has dates only."""
+        if clock is None:
+            return self.values(name)
+        return [join_time(day, time) for day, time in zip(self.values(name), self.values(clock), strict=True)]
 
-    def zoned(self, name: str, time_format: str) -> bool:
+    def times(self, name: str, time_format: str, clock: str | None = None) -> NDArray[Any]:
+        """Return times [N] in microseconds, NaT for empty fields; columns as in `time_fields`."""
+        return self._parsed_times(name, time_format, clock)[0]
+
+    def zoned(self, name: str, time_format: str, clock: str | None = None) -> bool:
         """Whether the times of a column have a time zone; either all have one, or none has."""
-        return self._parsed_times(name, time_format)[1]
+        return self._parsed_times(name, time_format, clock)[1]
 
     @contextmanager
     def each_row(self, what: str) -> Iterator[Iterator[int]]:
@@ -121,9 +128,10 @@ class Table:
         """Yield the rows as records, as a live source does."""
         return self.frame.iter_rows(named=True)
 
-    def _parsed_times(self, name: str, time_format: str) -> tuple[NDArray[Any], bool]:
-        if (name, time_format) not in self._times:
-            values, times, table_zoned = self.values(name), np.full(len(self), NAT), None
+    def _parsed_times(self, name: str, time_format: str, clock: str | None) -> tuple[NDArray[Any], bool]:
+        if (name, time_format, clock) not in self._times:
+            values, times, table_zoned = self.time_fields(name, clock), np.full(len(self), NAT), None
+            column = joined_names(name, clock)
             with self.each_row("reading times, rows") as rows:
                 for row in rows:
                     value = values[row]
@@ -133,16 +141,16 @@ class Table:
                         times[row], zoned = parse_time(value, time_format)
                     except (ValueError, OverflowError) as error:
                         where = f"{self.name}, {self.line(row)}"
-                        raise ValueError(f"{where}: {name!r} is {value!r}, which is not a time: {error}") from error
+                        raise ValueError(f"{where}: {column} is {value!r}, which is not a time: {error}") from error
                     if table_zoned is None:
                         table_zoned = zoned
                     elif table_zoned is not zoned:
                         raise ValueError(
-                            f"{self.name}, {self.line(row)}: {name!r} is {value!r}, but either all times must have "
+                            f"{self.name}, {self.line(row)}: {column} is {value!r}, but either all times must have "
                             f"a time zone, or none"
                         )
-            self._times[name, time_format] = times.view("datetime64[us]"), bool(table_zoned)
-        return self._times[name, time_format]
+            self._times[name, time_format, clock] = times.view("datetime64[us]"), bool(table_zoned)
+        return self._times[name, time_format, clock]
 
     def _column(self, name: str) -> pl.Series:
         if name not in self.frame.columns:
@@ -181,6 +189,11 @@ def read_table(path: str | Path, show: bool | None = False) -> Table:
     if not len(table) or not table.names:
         raise ValueError(f"{path} has no rows")
     return table
+
+
+def joined_names(time: str | None, clock: str | None = None) -> str:
+    """Return the quoted name of the time column, or those of the date and the time of day."""
+    return repr(time) if clock is None else f"{time!r} and {clock!r}"
 
 
 def listed(names: Sequence[str]) -> str:

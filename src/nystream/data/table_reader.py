@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,6 +22,7 @@ from nystream.data.calendar import DAY, WEEK, time_features
 from nystream.data.numbers import read_number
 from nystream.data.reader import Policy, Reader, check_policy, is_empty, reject_gaps
 from nystream.data.table import listed
+from nystream.data.timestamps.clock import join_time
 from nystream.data.timestamps.parse import ISO
 from nystream.data.timestamps.spacing import Spacing
 
@@ -83,7 +84,7 @@ class TableReader(Reader):
     Args:
         columns: The columns that tokens are made of.
         targets: The columns that are forecast; they must be numbers.
-        time: The time column; None if there is none.
+        time: The time column, or that of the date if there is a `clock`; None if there is none.
         form: The format of times.
         step: Seconds between two rows.
         periods: Hours of the cycles whose phase is part of a token.
@@ -98,6 +99,7 @@ class TableReader(Reader):
         lags: Numbers of rows: a token has the difference of each target to its value that many rows ago, or 0 if there
             was no such row yet. Without any, it has the change of each target since the previous row.
         ahead: Number of rows after a row at which the phases of `periods` are taken: the horizon of the forecast.
+        clock: The column with the time of day, if it is separate from the date.
     """
 
     kind: ClassVar[str] = "table"
@@ -117,6 +119,7 @@ class TableReader(Reader):
     gaps: Policy = "fail"
     lags: tuple[int, ...] = ()
     ahead: int = 0
+    clock: str | None = None
 
     def __post_init__(self) -> None:
         for lag in self.lags:
@@ -129,6 +132,8 @@ class TableReader(Reader):
                 )
         if self.time is not None and not (self.step is not None and self.step > 0):
             raise ValueError(f"step={self.step!r} must be a number of seconds above 0 if there is a time column")
+        if self.clock is not None and self.time is None:
+            raise ValueError(f"clock={self.clock!r} is a time of day without a date: time must name its column")
         if self.zoned is not None:
             boolean("zoned", self.zoned)
         boolean("centred", self.centred)
@@ -151,6 +156,16 @@ class TableReader(Reader):
     @cached_property
     def target_places(self) -> list[int]:
         return [self.column_names.index(target) for target in self.targets]
+
+    @cached_property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns with the time: none, one, or those of the date and the time of day."""
+        return tuple(name for name in (self.time, self.clock) if name is not None)
+
+    def time_field(self, record: Mapping[str, Any]) -> Any:
+        """Return the time of a record as it is written; date and time of day are joined, None if one is empty."""
+        fields = [record.get(name) for name in self.time_columns]
+        return fields[0] if len(fields) == 1 else join_time(*fields)
 
     @property
     def _periods(self) -> tuple[float, ...]:

@@ -59,9 +59,9 @@ def read_rows(
     lacking, times = np.isnan(np.column_stack(columns)), None  # [N, columns]
     untimed = np.zeros(len(table), bool)
     if reader.time is not None:
-        times = table.times(reader.time, reader.form)
+        times = table.times(reader.time, reader.form, reader.clock)
         untimed = np.isnat(times)
-        if reader.zoned is not None and table.zoned(reader.time, reader.form) is not reader.zoned:
+        if reader.zoned is not None and table.zoned(reader.time, reader.form, reader.clock) is not reader.zoned:
             raise ValueError(f"{table.name}: {ZONED[reader.zoned]}, as in training")
     placed = _place(reader, table, columns, times, lacking.any(1) | untimed, missing, gaps)
     if placed.incomplete:
@@ -71,7 +71,9 @@ def read_rows(
     fields = Counter[str]()
     if missing == "fill":
         fields.update(dict(zip(reader.column_names, lacking[placed.accepted].sum(0).tolist(), strict=True)))
-        fields[reader.time or ""] += int(untimed[placed.accepted].sum())
+        for row in placed.accepted:
+            if untimed[row]:
+                fields[_empty_time(reader, table, row)] += 1
     targets, width = reader.target_places, len(reader.columns)
     values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
     given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
@@ -102,8 +104,8 @@ def _place(
             if time == NAT:
                 last = state.span.last
                 if last is None and missing != "skip":
-                    where = f"{table.name}, {table.line(row)}"
-                    raise ValueError(f"{where}: {reader.time!r} is empty, and there is no earlier row to count from")
+                    where, name = f"{table.name}, {table.line(row)}", _empty_time(reader, table, row)
+                    raise ValueError(f"{where}: {name!r} is empty, and there is no earlier row to count from")
                 time = None if last is None else reader.spacing.after(last, 1)
             verdict = place_row(reader, gaps, state, time)
             if verdict.error:
@@ -153,9 +155,14 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
 
 def _incomplete(reader: TableReader, table: Table, row: int, lacking: NDArray[np.bool_], untimed: bool) -> str:
     """Where a field is missing, and what is there instead."""
-    name = reader.time if reader.time is not None and untimed else reader.column_names[int(lacking.argmax())]
+    name = _empty_time(reader, table, row) if untimed else reader.column_names[int(lacking.argmax())]
     field = table.raw(name, row)
     return f"{table.line(row)}: {name!r} is {empty_text(field) if is_empty(field) else f'{field!r}, a new category'}"
+
+
+def _empty_time(reader: TableReader, table: Table, row: int) -> str:
+    """The column of a row without a time that is empty: its date or its time of day, if they are two columns."""
+    return next(name for name in reader.time_columns if is_empty(table.raw(name, row)))
 
 
 def _notes(reader: TableReader, placed: Placed, fields: Counter[str]) -> tuple[str, ...]:

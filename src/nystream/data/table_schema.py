@@ -25,7 +25,7 @@ MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a colum
 def find_reader(
     table: Table,
     targets: Sequence[str],
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
     train: float = 1.0,
@@ -43,15 +43,17 @@ def find_reader(
     if decimal:
         one_of("decimal", decimal, (".", ","))
     time_column, other_times = find_time(table, time, time_format)
-    time_name = None if time_column is None else time_column.name
-    if time_name in targets:
-        raise ValueError(f"target {time_name!r} is the time column; name a column of numbers")
+    time_names = () if time_column is None else (time_column.name, time_column.clock)
+    for name in set(targets) & set(time_names):
+        raise ValueError(f"target {name!r} is the time column; name a column of numbers")
     notes = ["no time column: rows are taken in order" if time_column is None else time_column.note]
     kind = "a time" if time_column is None else "another time"
     notes += [f"{name!r} is dropped: it is {kind}" for name in other_times if name not in columns]
     wanted = set(columns) | set(targets)
     used = [
-        name for name in table.names if name != time_name and (name in wanted or not (columns or name in other_times))
+        name
+        for name in table.names
+        if name not in time_names and (name in wanted or not (columns or name in other_times))
     ]
     texts = {name: table.texts(name) for name in used if table.is_text(name) and name not in categorical}
     try:
@@ -78,16 +80,17 @@ def find_reader(
             )
     reader = TableReader(tuple(usable), tuple(targets), periods=(), decimal=decimal, centred=True)
     if time_column is not None:
-        name, time_format, spacing, _ = time_column
+        name, clock, time_format, spacing, _ = time_column
         reader = dataclasses.replace(
             reader,
             time=name,
+            clock=clock,
             form=time_format,
             step=float(spacing.step / np.timedelta64(1, "s")),
-            periods=_periods(table.times(name, time_format)[:rows], spacing.step),
+            periods=_periods(table.times(name, time_format, clock)[:rows], spacing.step),
             months=spacing.months,
             day=spacing.day,
-            zoned=table.zoned(name, time_format),
+            zoned=table.zoned(name, time_format, clock),
         )
     return (reader if horizon is None else _with_lags(reader, horizon, rows)), tuple(notes)
 

@@ -73,6 +73,49 @@ def test_a_time_that_never_changes_is_not_when_rows_were_measured(table):
     assert (found.name, others) == ("when", ["start"])
 
 
+def test_a_date_and_a_time_of_day(table):
+    days, clocks = zip(*(stamp.split("T") for stamp in rows(60)), strict=True)
+    german = [".".join(day.split("-")[::-1]) for day in days]
+    short = [clock[:5] for clock in clocks]
+    for named in (None, "day,clock", ("day", "clock")):
+        found, others = find_time(table(day=german, clock=short, a=range(60)), named)
+        assert (found.name, found.clock, found.time_format) == ("day", "clock", "%d.%m.%Y %H:%M")
+        assert found.note == "time columns 'day' and 'clock', one row every hour"
+        assert others == []
+    found, _ = find_time(table(clock=clocks, a=range(60), day=days))
+    assert (found.name, found.clock, found.time_format) == ("day", "clock", "iso")
+    found, _ = find_time(table(day=days[:20], clock=short[:20]))  # of one day
+    assert (found.name, found.clock) == ("day", "clock")
+    assert find_time(table(day=german, clock=short), time_format="%d.%m.%Y %H:%M")[0].clock == "clock"
+    once = [(BEGIN + timedelta(days=i)).date().isoformat() for i in range(60)]
+    assert find_time(table(day=once, opened=short))[0].clock is None  # a date per row is the time
+
+
+def test_hours_of_the_day_are_joined_if_they_are_named(table):
+    days, hours = [stamp[:10] for stamp in rows(72)], [i % 24 + 1 for i in range(72)]
+    written = table(date=days, hour=hours, a=range(72))
+    found, _ = find_time(written, "date,hour")
+    assert found.spacing.step == np.timedelta64(1, "h")
+    assert str(written.times("date", "iso", "hour")[23])[:16] == "2024-01-02T00:00"  # hour 24
+    with pytest.raises(ValueError, match=r"repeats a time in 69 rows; .* name both: --time date,hour;"):
+        find_time(written)
+    with pytest.raises(ValueError, match=r"time='date,hour,a' must name one column, or two"):
+        find_time(written, "date,hour,a")
+    with pytest.raises(ValueError, match=r"time='date,minute': data.csv has no column 'minute'; it has"):
+        find_time(written, "date,minute")
+    with pytest.raises(ValueError, match=r"time='a,hour' are not a date and a time of day .* first value is '0 01:00'"):
+        find_time(written, "a,hour")
+    with pytest.raises(ValueError, match=r"line 2: 'date' and 'a' is '2024-01-01 99:00', which is not a time"):
+        find_time(table(date=days, a=[99, *hours[1:]]), "date,a")
+
+
+def test_a_parquet_file_of_dates_and_times_of_day():
+    stamps = [BEGIN + timedelta(minutes=30 * i) for i in range(99)]
+    frame = pl.DataFrame({"day": [s.date() for s in stamps], "at": [s.time() for s in stamps], "a": range(99)})
+    found, _ = find_time(Table("t.parquet", frame))
+    assert (found.name, found.clock, str(found.spacing)) == ("day", "at", "30 minutes")
+
+
 def test_what_is_refused(table):
     def refused(words, stamps, named=None):
         with pytest.raises(ValueError, match=words):
