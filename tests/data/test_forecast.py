@@ -34,6 +34,21 @@ def test_the_split_is_in_order_and_every_row_of_it_is_scored(problem):
     np.testing.assert_array_equal(valid.x[:9], problem.rows.x[228:237])
 
 
+def test_newest_first(problem, write_csv, hours, waves):
+    load = waves(300)
+    columns = {"t": hours(300)[::-1], "load": load[::-1], "two": [2 * x for x in load[::-1]]}
+    turned = forecast(read_table(write_csv(columns)), ["two", "load"], horizon=3)
+    assert "newest first: sorted by time" in turned.notes
+    assert turned.reader == problem.reader
+    np.testing.assert_array_equal(turned.rows.x, problem.rows.x)
+    again = forecast(read_table(write_csv(columns)), horizon=3, reader=problem.reader)
+    assert again.notes == ("newest first: sorted by time",)
+    np.testing.assert_array_equal(again.y, problem.y)
+    columns["load"][20] = "much"
+    with pytest.raises(ValueError, match=r"data.csv, line 22: column 'load' is 'much', which is not a finite number"):
+        forecast(read_table(write_csv(columns)), horizon=3, reader=problem.reader)
+
+
 def test_scores_are_in_the_users_units(problem):
     _, stop = problem.scored("test", 9)
     y = torch.from_numpy(problem.y[stop - 30 : stop])

@@ -20,6 +20,7 @@ from nystream.data.table import Table, counted, listed
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows, read_rows
 from nystream.data.table_schema import find_reader
+from nystream.data.timestamps.column import oldest_first
 from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
 
@@ -142,7 +143,7 @@ def forecast(
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: Rows in order of time, as returned by `read_table`.
+        table: Rows in order of time, oldest or newest first, as returned by `read_table`.
         targets: Columns to forecast.
         horizon: Number of rows ahead.
         time: The time column, or the columns of the date and of the time of day; auto-detected by default, "none" if
@@ -170,7 +171,10 @@ def forecast(
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
-    rows = read_rows(reader, table, missing, gaps)
+    ordered = table if reader.time is None else oldest_first(table, reader.time, reader.form, reader.clock)
+    if ordered is not table:
+        notes = (*notes, "newest first: sorted by time")
+    rows = read_rows(reader, ordered, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), (*notes, *rows.notes))

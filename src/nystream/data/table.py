@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Table:
         first_line: Line number of the first row in the file.
         separator: Separator of the file; "" if it has none.
         show: Whether to show a progress bar; None for only on a terminal.
+        turned: Whether the rows are in reverse order of those in the file.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Table:
     first_line: int = 1
     separator: str = ""
     show: bool | None = False
+    turned: bool = False
     _numbers: dict[tuple[str, str], tuple[NDArray[np.float64], int | None]] = field(init=False, default_factory=dict)
     _times: dict[tuple[str, str, str | None], tuple[NDArray[Any], bool]] = field(init=False, default_factory=dict)
 
@@ -58,7 +61,14 @@ class Table:
 
     def line(self, row: int) -> str:
         """Return where a row is in the file."""
+        row = len(self) - 1 - row if self.turned else row
         return f"line {row + self.first_line}" if self.first_line > 1 else f"row {row + 1}"
+
+    def turn(self) -> Table:
+        """Return the table with its rows in reverse order."""
+        table = dataclasses.replace(self, frame=self.frame.reverse(), turned=not self.turned)
+        table._times.update({key: (times[::-1], zoned) for key, (times, zoned) in self._times.items()})
+        return table
 
     def values(self, name: str) -> list[Any]:
         """Return a column as Python values: text, numbers, times; None for empty fields."""

@@ -16,7 +16,7 @@ from nystream.data.calendar import DAY, WEEK
 from nystream.data.lags import choose_lags, harmonics
 from nystream.data.table import Table, listed
 from nystream.data.table_reader import Column, TableReader, category_name
-from nystream.data.timestamps.column import find_time
+from nystream.data.timestamps.column import find_time, oldest_first
 
 MAX_CATEGORIES = 32  # of a column
 MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a column are treated as errors
@@ -43,6 +43,8 @@ def find_reader(
     if decimal:
         one_of("decimal", decimal, (".", ","))
     time_column, other_times = find_time(table, time, time_format)
+    if time_column is not None:
+        table = oldest_first(table, time_column.name, time_column.time_format, time_column.clock)
     time_names = () if time_column is None else (time_column.name, time_column.clock)
     for name in set(targets) & set(time_names):
         raise ValueError(f"target {name!r} is the time column; name a column of numbers")

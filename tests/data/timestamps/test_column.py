@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from nystream.data.table import Table, read_table
-from nystream.data.timestamps.column import find_time
+from nystream.data.timestamps.column import find_time, oldest_first
 
 BEGIN = datetime(2024, 1, 1)
 
@@ -116,6 +116,20 @@ def test_a_parquet_file_of_dates_and_times_of_day():
     assert (found.name, found.clock, str(found.spacing)) == ("day", "at", "30 minutes")
 
 
+def test_newest_first(table):
+    found, _ = find_time(table(t=rows()[::-1], a=range(40)))
+    assert found.note == "time column 't', one row every hour"
+    halves = [(BEGIN + timedelta(hours=12 * i)).strftime("%d/%m/%Y %H:%M") for i in range(12)]
+    assert find_time(table(t=halves[::-1], a=range(12)))[0].time_format == "%d/%m/%Y %H:%M"  # evenly spaced as such
+    written = table(t=[*rows()[:20:-1], rows()[21], None, *rows()[20::-1]], a=range(42))  # one twice, one empty
+    turned = oldest_first(written, "t", "iso")
+    assert turned.raw("a", 0) == "41"
+    assert (turned.line(0), turned.line(41)) == ("line 43", "line 2")
+    assert oldest_first(turned, "t", "iso") is turned
+    fresh = Table(turned.name, turned.frame)
+    np.testing.assert_array_equal(turned.times("t", "iso"), fresh.times("t", "iso"))
+
+
 def test_what_is_refused(table):
     def refused(words, stamps, named=None):
         with pytest.raises(ValueError, match=words):
@@ -124,7 +138,7 @@ def test_what_is_refused(table):
     refused(
         "'t' repeats a time in 26 rows; put each series into a file of its own, or", [*rows(14), *rows(14), *rows(12)]
     )
-    refused("'t' is not in order, see line 3; sort the rows, oldest first", rows()[::-1])
+    refused("'t' is not in order, see line 3; sort the rows by time, oldest first", [*rows()[1::-1], *rows()[:1:-1]])
     refused("'t' is not in order", np.random.default_rng(0).permutation(rows()).tolist())
     days = [rows(240)[24 * day : 24 * day + 24] for day in range(10)]
     refused("'t' is not in order, see line 26; sort", [stamp for day in days[::-1] for stamp in day])

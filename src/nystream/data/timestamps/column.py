@@ -50,7 +50,17 @@ def find_time(
     others = [name for name in table.names if name not in chosen and _is_time(table, name, "")]
     if not chosen:
         return None, others
-    return _time_column(table, chosen, time_format or _format(table, chosen, named is not None)), others
+    name, clock = chosen[0], chosen[1] if len(chosen) == 2 else None
+    time_format = time_format or _format(table, chosen, named is not None)
+    return _time_column(oldest_first(table, name, time_format, clock), name, clock, time_format), others
+
+
+def oldest_first(table: Table, name: str, time_format: str, clock: str | None = None) -> Table:
+    """Return the table with its rows in reverse order if they are newest first, all of them; otherwise as it is."""
+    stamps = table.times(name, time_format, clock)
+    known = stamps[~np.isnat(stamps)]
+    later = np.diff(known) > np.timedelta64(0)
+    return table.turn() if len(known) and known[-1] < known[0] and not later.any() else table
 
 
 def _named(table: Table, named: str | Sequence[str]) -> tuple[str, ...]:
@@ -134,23 +144,23 @@ def _title(names: tuple[str, ...]) -> str:
     return f"time column{'s' * (len(names) > 1)} {joined_names(*names)}"
 
 
-def _time_column(table: Table, names: tuple[str, ...], time_format: str) -> TimeColumn:
-    name, clock = names[0], names[1] if len(names) == 2 else None
+def _time_column(table: Table, name: str, clock: str | None, time_format: str) -> TimeColumn:
+    title = _title((name,) if clock is None else (name, clock))
     stamps = table.times(name, time_format, clock)
     rows = np.flatnonzero(~np.isnat(stamps))
     known = stamps[rows]
-    column = f"{table.name}: {_title(names)}"
+    column = f"{table.name}: {title}"
     repeated = len(known) - len(np.unique(known))
     if repeated > MAX_DISORDER * len(known):
         raise ValueError(
             f"{column} repeats a time in {counted(repeated, 'row')}; put each series into a file of its own, "
-            f"{_two_columns(table, names)}; --time selects another column"
+            f"{_two_columns(table, name, clock)}; --time selects another column"
         )
     # If whole days are out of order, few rows are earlier than the previous row, but many than some row before.
     late = known < np.maximum.accumulate(known)
     if late.sum() > MAX_DISORDER * len(known):
         line = table.line(int(rows[late][0]))
-        raise ValueError(f"{column} is not in order, see {line}; sort the rows, oldest first")
+        raise ValueError(f"{column} is not in order, see {line}; sort the rows by time, oldest first")
     step = typical_step(stamps)
     if step is None:
         raise ValueError(
@@ -167,14 +177,13 @@ def _time_column(table: Table, names: tuple[str, ...], time_format: str) -> Time
         )
     spacing = find_spacing(stamps, step)
     about = "" if spacing.months or (apart % step == np.timedelta64(0)).all() else "about "
-    note = f"{_title(names)}, one row {about}every {str(spacing).removeprefix('1 ')}"
+    note = f"{title}, one row {about}every {str(spacing).removeprefix('1 ')}"
     return TimeColumn(name, clock, time_format, spacing, note)
 
 
-def _two_columns(table: Table, names: tuple[str, ...]) -> str:
+def _two_columns(table: Table, name: str, clock: str | None) -> str:
     """What to do about dates that repeat because the time of day is in another column."""
-    if len(names) == 2:
-        return "or name the columns of the date and the time of day"
-    clock = _clock_of(table, names[0]) or _clock_of(table, names[0], hours=True)
-    example = shlex.quote(",".join([names[0], clock or "TIME"]))
+    if clock is not None:
+        return "or name other columns of the date and the time of day"
+    example = shlex.quote(f"{name},{_clock_of(table, name) or _clock_of(table, name, hours=True) or 'TIME'}")
     return f"or, if the time of day is in another column, name both: --time {example}"

@@ -19,6 +19,11 @@ from nystream.data.timestamps.spacing import Distance, Spacing, distance, is_clo
 MAX_STEPS = 100  # after the last row; a later row is held back
 MAX_FILLED = 10_000  # rows of a gap: a changed clock must not fill the memory
 GAPS_HINT = "--gaps fill inserts the missing rows with the last values, --gaps skip ignores gaps"
+# The echo ends the last line of a file, if it has no end.
+NEWEST_FIRST = (
+    "newest first? a stream must be oldest first: "
+    "(head -n 1 FILE; (tail -n +2 FILE; echo) | tac) | nystream stream MODEL -"
+)
 
 RowKind = Literal["gap", "pending", "row"]
 TimedRows = tuple[tuple[RowKind, int], ...]
@@ -52,7 +57,8 @@ def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
         return Verdict(Span(now, now), (("row", now),))
     gap = distance(last, now, spacing.microseconds)
     if gaps == "fail" and gap != (1, True):
-        return Verdict(Span(first, now if gap.steps else last), error=_error(spacing, last, now, gap))
+        error = _error(spacing, last, now, gap) + _newest_first(spacing, span, now)
+        return Verdict(Span(first, now if gap.steps else last), error=error)
     if 1 <= gap.steps <= MAX_STEPS:
         rows, skipped = _accepted(spacing, gaps, last, now, gap.steps, "row")
         return Verdict(Span(first, now), rows, skipped, unconfirmed=pending is not None)
@@ -65,10 +71,17 @@ def judge(spacing: Spacing, gaps: Policy, span: Span, now: int) -> Verdict:
         problem = f"{time_text(now)} is earlier than {time_text(first)}, where these rows began"
     else:
         problem = f"{time_text(now)} is {gap.steps:,} rows after {time_text(last)}"
-    note = f"{problem}; it is accepted with the next row, if that one follows it"
+    note = f"{problem}; it is accepted with the next row, if that one follows it{_newest_first(spacing, span, now)}"
     return Verdict(
         Span(first, last, now), note=note, note_kind="held back", held_back=True, unconfirmed=pending is not None
     )
+
+
+def _newest_first(spacing: Spacing, span: Span, now: int) -> str:
+    """A hint if the second row of a stream is one step before the first."""
+    if span.last is None or span.first != span.last or span.pending is not None:
+        return ""
+    return f" ({NEWEST_FIRST})" * (distance(now, span.last, spacing.microseconds) == (1, True))
 
 
 def time_text(time: int) -> str:
