@@ -129,6 +129,7 @@ def forecast(
     *,
     time: str | Sequence[str] | None = None,
     time_format: str = "",
+    timezone: str = "",
     decimal: str = "",
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
@@ -150,6 +151,8 @@ def forecast(
             there is none.
         time_format: The format of times, as for `datetime.strptime`, with a space between the date and a time of day
             from another column; auto-detected by default.
+        timezone: The time zone of the times, such as Europe/Berlin: those without one are local times, with daylight
+            saving time, and the time of day and of the week are those of this zone; none by default.
         decimal: The decimal mark of numbers given as text, "." or ","; auto-detected by default.
         columns: Columns to use; by default all that can be used.
         categorical: Columns of numbers that are categories.
@@ -167,11 +170,22 @@ def forecast(
     parts: Iterable[PartName] = ("all",)
     if reader is None:
         reader, notes = find_reader(
-            table, targets, time, columns, categorical, SHARES[0], time_format, decimal, horizon if linear else None
+            table,
+            targets,
+            time,
+            columns,
+            categorical,
+            SHARES[0],
+            time_format,
+            decimal,
+            horizon if linear else None,
+            timezone,
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
-    ordered = table if reader.time is None else oldest_first(table, reader.time, reader.form, reader.clock)
+    ordered = table
+    if reader.time is not None:
+        ordered = oldest_first(table, reader.time, reader.form, reader.clock, reader.timezone)
     if ordered is not table:
         notes = (*notes, "newest first: sorted by time")
     rows = read_rows(reader, ordered, missing, gaps)

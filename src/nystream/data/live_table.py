@@ -33,6 +33,7 @@ class LiveTable(LiveReader):
 
     def __init__(self, reader: TableReader, missing: Policy, gaps: Policy) -> None:
         self.reader, self.missing, self.gaps, self.zoned = reader, missing, gaps, bool(reader.zoned)
+        self.timezone = reader.timezone
         self.state = TableState(initial_state(reader), np.full((reader.history, len(reader.targets)), np.nan))
 
     def read(self, record: Any) -> list[Token]:
@@ -115,7 +116,10 @@ class LiveTable(LiveReader):
         if reader.zoned is not None and zoned is not reader.zoned:
             needed = f"{ZONED[reader.zoned]}, as in training"
             raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
-        return time, ()
+        try:
+            return reader.moment(time, last), ()
+        except (ValueError, OverflowError) as error:
+            raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
 
     def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:
         """The targets of the last rows; version 0.1 remembered only those of the last one, in `before`."""

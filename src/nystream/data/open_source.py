@@ -25,7 +25,7 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 # options that apply to one kind of source
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
-        *("target", "horizon", "time", "time_format", "decimal"),
+        *("target", "horizon", "time", "time_format", "timezone", "decimal"),
         *("columns", "categorical", "units", "missing", "gaps"),
     ),
     "frames": ("task", "background"),
@@ -68,6 +68,7 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
             settings.horizon,
             time=settings.time or None,
             time_format=settings.time_format,
+            timezone=settings.timezone,
             decimal=settings.decimal,
             columns=names_in(settings.columns, table.names),
             categorical=names_in(settings.categorical, table.names),

@@ -32,6 +32,12 @@ class TableOptions:
     time_format: str = option(
         "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"
     )
+    timezone: str = option(
+        "",
+        "Tables: time zone of the times, such as Europe/Berlin, whose daylight saving time and calendar are then used.",
+        "ZONE",
+        "none",
+    )
     decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
     columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
     categorical: Names = option(

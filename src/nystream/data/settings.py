@@ -17,6 +17,7 @@ from nystream.config.checks import fields_of, one_of, positive_int
 from nystream.config.option import option
 from nystream.data.option_groups import ClassOptions, ModelOptions, Names, TableOptions, TaskName, Variant
 from nystream.data.reader import Policy
+from nystream.data.timestamps.zone import find_zone
 
 LISTS = ("target", "columns", "categorical", "units")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
@@ -71,6 +72,8 @@ class Settings(ModelOptions, ClassOptions, TableOptions, SourceOption):
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
+        if self.timezone:
+            find_zone(self.timezone)
         for name in ("horizon", "embed_dim", "num_heads", "batch_size"):
             positive_int(name, getattr(self, name))
         for name in ("window", "landmarks", "layers", "epochs", "seed"):

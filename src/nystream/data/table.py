@@ -103,6 +103,14 @@ class Table:
         """Return times [N] in microseconds, NaT for empty fields; columns as in `time_fields`."""
         return self._parsed_times(name, time_format, clock)[0]
 
+    def bad_time(self, row: int, name: str | None, clock: str | None, error: Exception) -> ValueError:
+        """Return the error that a row has no valid time; columns as in `time_fields`."""
+        assert name is not None
+        fields = [self.raw(column, row) for column in (name, clock) if column is not None]
+        value = fields[0] if clock is None else join_time(*fields)
+        where = f"{self.name}, {self.line(row)}: {joined_names(name, clock)}"
+        return ValueError(f"{where} is {value!r}, which is not a time: {error}")
+
     def zoned(self, name: str, time_format: str, clock: str | None = None) -> bool:
         """Whether the times of a column have a time zone; either all have one, or none has."""
         return self._parsed_times(name, time_format, clock)[1]
@@ -141,7 +149,6 @@ class Table:
     def _parsed_times(self, name: str, time_format: str, clock: str | None) -> tuple[NDArray[Any], bool]:
         if (name, time_format, clock) not in self._times:
             values, times, table_zoned = self.time_fields(name, clock), np.full(len(self), NAT), None
-            column = joined_names(name, clock)
             with self.each_row("reading times, rows") as rows:
                 for row in rows:
                     value = values[row]
@@ -150,14 +157,13 @@ class Table:
                     try:
                         times[row], zoned = parse_time(value, time_format)
                     except (ValueError, OverflowError) as error:
-                        where = f"{self.name}, {self.line(row)}"
-                        raise ValueError(f"{where}: {column} is {value!r}, which is not a time: {error}") from error
+                        raise self.bad_time(row, name, clock, error) from error
                     if table_zoned is None:
                         table_zoned = zoned
                     elif table_zoned is not zoned:
                         raise ValueError(
-                            f"{self.name}, {self.line(row)}: {column} is {value!r}, but either all times must have "
-                            f"a time zone, or none"
+                            f"{self.name}, {self.line(row)}: {joined_names(name, clock)} is {value!r}, but either "
+                            f"all times must have a time zone, or none"
                         )
             self._times[name, time_format, clock] = times.view("datetime64[us]"), bool(table_zoned)
         return self._times[name, time_format, clock]

@@ -25,6 +25,7 @@ from nystream.data.table import listed
 from nystream.data.timestamps.clock import join_time
 from nystream.data.timestamps.parse import ISO
 from nystream.data.timestamps.spacing import Spacing
+from nystream.data.timestamps.zone import find_zone, local_times, to_local, to_utc
 
 if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable
@@ -100,6 +101,7 @@ class TableReader(Reader):
             was no such row yet. Without any, it has the change of each target since the previous row.
         ahead: Number of rows after a row at which the phases of `periods` are taken: the horizon of the forecast.
         clock: The column with the time of day, if it is separate from the date.
+        timezone: The time zone of times without one, and of the calendar. Times are then in UTC.
     """
 
     kind: ClassVar[str] = "table"
@@ -120,6 +122,7 @@ class TableReader(Reader):
     lags: tuple[int, ...] = ()
     ahead: int = 0
     clock: str | None = None
+    timezone: str = ""
 
     def __post_init__(self) -> None:
         for lag in self.lags:
@@ -134,6 +137,10 @@ class TableReader(Reader):
             raise ValueError(f"step={self.step!r} must be a number of seconds above 0 if there is a time column")
         if self.clock is not None and self.time is None:
             raise ValueError(f"clock={self.clock!r} is a time of day without a date: time must name its column")
+        if self.timezone:
+            find_zone(self.timezone)
+            if self.time is None:
+                raise ValueError(f"timezone={self.timezone!r} needs a time column")
         if self.zoned is not None:
             boolean("zoned", self.zoned)
         boolean("centred", self.centred)
@@ -167,6 +174,15 @@ class TableReader(Reader):
         fields = [record.get(name) for name in self.time_columns]
         return fields[0] if len(fields) == 1 else join_time(*fields)
 
+    def moment(self, time: int, last: int | None) -> int:
+        """Return when a row was measured, given its time as written and when the last row was; in microseconds.
+
+        These differ if times are local: the result is in UTC. ValueError if there is no such local time.
+        """
+        if not self.timezone or self.zoned:
+            return time
+        return to_utc(time, self.timezone, None if last is None else self.spacing.after(last, 1))
+
     @property
     def _periods(self) -> tuple[float, ...]:
         return self.periods if self.time is not None else ()
@@ -175,7 +191,7 @@ class TableReader(Reader):
     def spacing(self) -> Spacing:
         """The time between rows."""
         assert self.step is not None
-        return Spacing(np.timedelta64(round(self.step * 1e6), "us"), self.months, self.day)
+        return Spacing(np.timedelta64(round(self.step * 1e6), "us"), self.months, self.day, self.timezone)
 
     @cached_property
     def usual(self) -> Values:
@@ -210,7 +226,7 @@ class TableReader(Reader):
         else:
             parts.append(np.nan_to_num(now - past[: len(now)]))
         if time is not None and self._periods:
-            parts.append(time_features(time + np.timedelta64(self._ahead, "us"), self._periods))
+            parts.append(time_features(self._phase_times(time), self._periods))
         with np.errstate(over="ignore"):
             return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
@@ -233,7 +249,7 @@ class TableReader(Reader):
             row += np.nan_to_num(past[self._past_rows].T - np.array(now)[:, None]).ravel().tolist()
         else:
             row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
-        seconds = (time + self._ahead) // 1_000_000
+        seconds = self._phase_time(time) // 1_000_000
         row += _waves(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
 
@@ -241,6 +257,23 @@ class TableReader(Reader):
     def _past_rows(self) -> NDArray[np.int64]:
         """Where the rows of the lags are in the past, whose last row is that of one row ago."""
         return self.history - np.array(self.lags)
+
+    def _phase_time(self, time: int) -> int:
+        """The time of the row that is forecast, by the clock, given that of a row."""
+        if not self.timezone:
+            return time + self._ahead
+        if self.spacing.by_days:
+            return to_local(time, self.timezone) + self._ahead
+        return to_local(time + self._ahead, self.timezone)
+
+    def _phase_times(self, times: NDArray[Any]) -> NDArray[Any]:
+        """The same for times [N]."""
+        ahead = np.timedelta64(self._ahead, "us")
+        if not self.timezone:
+            return times + ahead
+        if self.spacing.by_days:
+            return local_times(times, self.timezone) + ahead
+        return local_times(times + ahead, self.timezone)
 
     @cached_property
     def _ahead(self) -> int:

@@ -107,6 +107,11 @@ def _place(
                     where, name = f"{table.name}, {table.line(row)}", _empty_time(reader, table, row)
                     raise ValueError(f"{where}: {name!r} is empty, and there is no earlier row to count from")
                 time = None if last is None else reader.spacing.after(last, 1)
+            elif time is not None:
+                try:
+                    time = reader.moment(time, state.span.last)
+                except (ValueError, OverflowError) as error:
+                    raise table.bad_time(row, reader.time, reader.clock, error) from error
             verdict = place_row(reader, gaps, state, time)
             if verdict.error:
                 rejected.append(f"{table.line(row)}: {verdict.error}")

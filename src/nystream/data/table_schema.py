@@ -32,6 +32,7 @@ def find_reader(
     time_format: str = "",
     decimal: str = "",
     horizon: int | None = None,
+    timezone: str = "",
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
@@ -42,9 +43,9 @@ def find_reader(
     _check_names(table, targets, columns, categorical)
     if decimal:
         one_of("decimal", decimal, (".", ","))
-    time_column, other_times = find_time(table, time, time_format)
+    time_column, other_times = find_time(table, time, time_format, timezone)
     if time_column is not None:
-        table = oldest_first(table, time_column.name, time_column.time_format, time_column.clock)
+        table = oldest_first(table, time_column.name, time_column.time_format, time_column.clock, timezone)
     time_names = () if time_column is None else (time_column.name, time_column.clock)
     for name in set(targets) & set(time_names):
         raise ValueError(f"target {name!r} is the time column; name a column of numbers")
@@ -92,6 +93,7 @@ def find_reader(
             periods=_periods(table.times(name, time_format, clock)[:rows], spacing.step),
             months=spacing.months,
             day=spacing.day,
+            timezone=timezone,
             zoned=table.zoned(name, time_format, clock),
         )
     return (reader if horizon is None else _with_lags(reader, horizon, rows)), tuple(notes)

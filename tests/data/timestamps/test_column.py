@@ -1,6 +1,7 @@
 """Finding the time column, and what can be wrong with it."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -128,6 +129,33 @@ def test_newest_first(table):
     assert oldest_first(turned, "t", "iso") is turned
     fresh = Table(turned.name, turned.frame)
     np.testing.assert_array_equal(turned.times("t", "iso"), fresh.times("t", "iso"))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("begin", ["2024-03-30T12:00", "2024-10-26T12:00"])
+def test_local_times(table, begin, backwards):
+    moments = [datetime.fromisoformat(begin).replace(tzinfo=UTC) + timedelta(minutes=15 * i) for i in range(120)]
+    stamps = [moment.astimezone(ZoneInfo("Europe/Berlin")).strftime("%Y-%m-%d %H:%M") for moment in moments]
+    written = table(t=stamps[::-1] if backwards else stamps, a=range(120))
+    found, _ = find_time(written, timezone="Europe/Berlin")
+    assert found.note == "time column 't', one row every 15 minutes, local time of Europe/Berlin"
+    assert (oldest_first(written, "t", "iso", None, "Europe/Berlin") is not written) is backwards
+
+
+def test_months_of_local_time(table):
+    moments = [f"2024-{month:02d}-01T00:00:00+0{1 + (4 <= month <= 10)}:00" for month in range(1, 13)]
+    found, _ = find_time(table(t=moments, a=range(12)), timezone="Europe/Berlin")
+    assert str(found.spacing) == "1 month"
+
+
+def test_time_zones_that_are_refused(table):
+    with pytest.raises(ValueError, match=r"timezone='UTC': data.csv has no time column; name it with --time"):
+        find_time(table(a=range(9)), timezone="UTC")
+    stamps = ["2024-03-31 01:00", "2024-03-31 02:00", "2024-03-31 03:00"]
+    with pytest.raises(
+        ValueError, match=r"data.csv, line 3: 't' is '2024-03-31 02:00', which is not a time: clocks in"
+    ):
+        find_time(table(t=stamps, a=range(3)), timezone="Europe/Berlin")
 
 
 def test_what_is_refused(table):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nystream.data.settings import names_in
 from nystream.data.table import Table, counted, joined_names, listed
@@ -14,6 +15,7 @@ from nystream.data.timestamps import formats
 from nystream.data.timestamps.clock import are_clocks, are_hours, join_time
 from nystream.data.timestamps.parse import ISO
 from nystream.data.timestamps.spacing import Spacing, duration, find_spacing, is_regular, typical_step
+from nystream.data.timestamps.zone import local_times, to_utc
 
 NAME_PARTS = ("time", "date", "stamp", "epoch", "unix", "datum", "zeit")  # in the names of time columns of numbers
 NAMES = ("t", "ts")
@@ -32,7 +34,7 @@ class TimeColumn(NamedTuple):
 
 
 def find_time(
-    table: Table, named: str | Sequence[str] | None = None, time_format: str = ""
+    table: Table, named: str | Sequence[str] | None = None, time_format: str = "", timezone: str = ""
 ) -> tuple[TimeColumn | None, list[str]]:
     """Return the time column, if there is one, and the names of other columns that contain times.
 
@@ -41,6 +43,7 @@ def find_time(
         named: Name of the time column, or those of the date and of the time of day, which a comma may separate; by
             default the first column of times, with a column of times of day if it has dates only; "none" for none.
         time_format: How times are written; auto-detected by default.
+        timezone: The time zone of local times and of the calendar; "" for none.
     """
     if time_format:
         formats.check_format(time_format)
@@ -49,18 +52,41 @@ def find_time(
         raise ValueError(f"time_format={time_format!r} matches no column of {table.name}; name the column with --time")
     others = [name for name in table.names if name not in chosen and _is_time(table, name, "")]
     if not chosen:
+        if timezone:
+            raise ValueError(f"timezone={timezone!r}: {table.name} has no time column; name it with --time")
         return None, others
     name, clock = chosen[0], chosen[1] if len(chosen) == 2 else None
     time_format = time_format or _format(table, chosen, named is not None)
-    return _time_column(oldest_first(table, name, time_format, clock), name, clock, time_format), others
+    ordered = oldest_first(table, name, time_format, clock, timezone)
+    return _time_column(ordered, name, clock, time_format, timezone), others
 
 
-def oldest_first(table: Table, name: str, time_format: str, clock: str | None = None) -> Table:
+def oldest_first(table: Table, name: str, time_format: str, clock: str | None = None, timezone: str = "") -> Table:
     """Return the table with its rows in reverse order if they are newest first, all of them; otherwise as it is."""
     stamps = table.times(name, time_format, clock)
     known = stamps[~np.isnat(stamps)]
-    later = np.diff(known) > np.timedelta64(0)
-    return table.turn() if len(known) and known[-1] < known[0] and not later.any() else table
+    if not len(known) or known[-1] >= known[0]:
+        return table
+    turned = table.turn()
+    stamps = _moments(turned, name, clock, time_format, timezone)
+    earlier = np.diff(stamps[~np.isnat(stamps)]) < np.timedelta64(0)
+    return table if earlier.any() else turned
+
+
+def _moments(table: Table, name: str, clock: str | None, time_format: str, timezone: str) -> NDArray[Any]:
+    """When the rows were measured, [N]: in UTC, if there is a time zone; otherwise as they are written."""
+    stamps = table.times(name, time_format, clock)
+    if not timezone or table.zoned(name, time_format, clock):
+        return stamps
+    moments, step, due = stamps.copy(), typical_step(stamps), None
+    for row in np.flatnonzero(~np.isnat(stamps)).tolist():
+        try:
+            moment = to_utc(int(stamps[row].astype(np.int64)), timezone, due)
+        except (ValueError, OverflowError) as error:
+            raise table.bad_time(row, name, clock, error) from error
+        moments[row] = np.datetime64(moment, "us")
+        due = None if step is None else moment + int(step.astype(np.int64))
+    return moments
 
 
 def _named(table: Table, named: str | Sequence[str]) -> tuple[str, ...]:
@@ -144,9 +170,9 @@ def _title(names: tuple[str, ...]) -> str:
     return f"time column{'s' * (len(names) > 1)} {joined_names(*names)}"
 
 
-def _time_column(table: Table, name: str, clock: str | None, time_format: str) -> TimeColumn:
+def _time_column(table: Table, name: str, clock: str | None, time_format: str, timezone: str) -> TimeColumn:
     title = _title((name,) if clock is None else (name, clock))
-    stamps = table.times(name, time_format, clock)
+    stamps = _moments(table, name, clock, time_format, timezone)
     rows = np.flatnonzero(~np.isnat(stamps))
     known = stamps[rows]
     column = f"{table.name}: {title}"
@@ -175,9 +201,10 @@ def _time_column(table: Table, name: str, clock: str | None, time_format: str) -
             f"{column} is irregular: rows are {least} to {most} apart, {median} in the median; "
             f"--time none takes the rows in order"
         )
-    spacing = find_spacing(stamps, step)
+    spacing = find_spacing(local_times(known, timezone) if timezone else known, step)
     about = "" if spacing.months or (apart % step == np.timedelta64(0)).all() else "about "
     note = f"{title}, one row {about}every {str(spacing).removeprefix('1 ')}"
+    note += f", local time of {timezone}" if timezone else ""
     return TimeColumn(name, clock, time_format, spacing, note)
 
 
