@@ -105,3 +105,23 @@ def test_too_few_rows(write_csv):
         forecast(table, ["a"], horizon=5)
     with pytest.raises(ValueError, match="horizon=0 must be at least 1"):
         forecast(table, ["a"], horizon=0)
+
+
+def test_footers_are_named_with_the_option_that_skips_them(tmp_path, hours, waves):
+    path, rows = tmp_path / "data.csv", [f"{time},{x}" for time, x in zip(hours(60), waves(60), strict=True)]
+
+    def refused(words, *footer, **options):
+        path.write_text("\n".join(["t,load", *rows, *footer]))
+        with pytest.raises(ValueError, match=words):
+            forecast(read_table(path), ["load"], **options)
+
+    end = "; the last line looks like a footer: --skip-end 1 skips it$"
+    refused(f"line 62: 't' is 'Total', which is not a time: .*{end}", "Total,3.5")
+    refused(f"has missing fields, line 62: 't' is empty; .*{end}", ",3.5")
+    refused(f"'load' cannot be used: it has 'us' in line 62, which is not a number{end}", "by,us", time="none")
+    path.write_text("\n".join(["t,load", *rows, "", "Total,3.5", ""]))
+    problem = forecast(read_table(path, skip_end=1), ["load"])
+    assert len(problem.rows.x) == 60
+    path.write_text("\n".join(["t,load", *rows, f"{hours(61)[-1]},1", f"{hours(62)[-1]},x"]))
+    with pytest.raises(ValueError, match=f"line 63: column 'load' is 'x', which is not a finite number{end}"):
+        forecast(read_table(path), reader=problem.reader)

@@ -84,7 +84,10 @@ class LiveTable(LiveReader):
             raise ValueError(f"records are {width} numbers without names, but the model needs {listed(needed)}")
         missing = [name for name in needed if name not in columns]
         if len(missing) == len(needed):
-            raise ValueError(f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}")
+            raise ValueError(
+                f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}; "
+                f"if lines come before the header, --skip-lines skips them"
+            )
         if self.missing == "fill":
             missing = [name for name in missing if name in reader.time_columns + reader.targets]
         if missing:

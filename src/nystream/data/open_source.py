@@ -25,7 +25,7 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 # options that apply to one kind of source
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
-        *("target", "horizon", "time", "time_format", "timezone", "decimal"),
+        *("target", "horizon", "time", "time_format", "timezone", "skip_lines", "skip_end", "decimal"),
         *("columns", "categorical", "units", "missing", "gaps"),
     ),
     "frames": ("task", "background"),
@@ -59,7 +59,7 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
     changed = {name: value for name, value in values.items() if name in given or value != getattr(Settings, name)}
     _check_options(changed, path, kind)
     if kind == "table":
-        table = read_table(path, show)
+        table = read_table(path, show, settings.skip_lines, settings.skip_end)
         targets = names_in(settings.target, table.names)
         units = settings.units
         return forecast(
@@ -99,6 +99,8 @@ def open_for(
     gaps: Policy | None = None,
     background: str | None = None,
     seconds: float | None = None,
+    skip_lines: int = 0,
+    skip_end: int = 0,
     show: bool | None = None,
 ) -> Problem:
     """Read a source with the reader of a trained model, to score it as in training.
@@ -107,6 +109,7 @@ def open_for(
         info: The model's info.
         path: The source.
         missing, gaps, background, seconds: As in `Settings`, by default as in training; "" is no background.
+        skip_lines, skip_end: As in `Settings`; they depend on the file, not on the training.
         show: Whether to show a progress bar; None for only on a terminal.
     """
     if info.reader is None:
@@ -117,9 +120,10 @@ def open_for(
     if kind != reader.kind:
         raise ValueError(f"the model reads {DESCRIPTIONS[reader.kind]}, but {path} is {DESCRIPTIONS[kind]}")
     options = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
+    options |= {"skip_lines": skip_lines or None, "skip_end": skip_end or None}
     _check_options({name: value for name, value in options.items() if value is not None}, path, kind)
     if isinstance(reader, TableReader):
-        table, horizon = read_table(path, show), info.horizon or 1
+        table, horizon = read_table(path, show, skip_lines, skip_end), info.horizon or 1
         return forecast(table, horizon=horizon, units=info.units, missing=missing, gaps=gaps, reader=reader)
     if kind == "audio":
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)

@@ -38,6 +38,8 @@ class TableOptions:
         "ZONE",
         "none",
     )
+    skip_lines: int = option(0, "CSV files: number of lines before the header.", "N")
+    skip_end: int = option(0, "CSV files: number of lines after the data, without empty ones.", "N")
     decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
     columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
     categorical: Names = option(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from nystream.config.checks import fields_of, one_of, positive_int
+from nystream.config.checks import fields_of, one_of, positive_int, whole
 from nystream.config.option import option
 from nystream.data.option_groups import ClassOptions, ModelOptions, Names, TableOptions, TaskName, Variant
 from nystream.data.reader import Policy
@@ -72,6 +72,8 @@ class Settings(ModelOptions, ClassOptions, TableOptions, SourceOption):
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
+        for name in ("skip_lines", "skip_end"):
+            whole(name, getattr(self, name))
         if self.timezone:
             find_zone(self.timezone)
         for name in ("horizon", "embed_dim", "num_heads", "batch_size"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream import extras
+from nystream.config.checks import whole
 from nystream.data import numbers
+from nystream.data.csv_edges import MAX_FOOTER, lines_after
 from nystream.data.csv_file import file_separator, read_csv
 from nystream.data.reader import EMPTY, is_empty
 from nystream.data.timestamps.clock import join_time
@@ -64,6 +66,14 @@ class Table:
         row = len(self) - 1 - row if self.turned else row
         return f"line {row + self.first_line}" if self.first_line > 1 else f"row {row + 1}"
 
+    def footer(self, row: int, unusable: Callable[[int], bool]) -> str:
+        """Return a hint on a footer, if this row of a CSV file and all after it are unusable, and these are few."""
+        last = range(row, len(self))
+        if self.first_line == 1 or self.turned or not row or len(last) > 2 * MAX_FOOTER or not all(map(unusable, last)):
+            return ""
+        # Empty lines are rows here, but are not counted by skip_end.
+        return lines_after(sum(any(field is not None for field in self.frame.row(other)) for other in last))
+
     def turn(self) -> Table:
         """Return the table with its rows in reverse order."""
         table = dataclasses.replace(self, frame=self.frame.reverse(), turned=not self.turned)
@@ -103,13 +113,13 @@ class Table:
         """Return times [N] in microseconds, NaT for empty fields; columns as in `time_fields`."""
         return self._parsed_times(name, time_format, clock)[0]
 
-    def bad_time(self, row: int, name: str | None, clock: str | None, error: Exception) -> ValueError:
+    def bad_time(self, row: int, name: str | None, clock: str | None, error: Exception, hint: str = "") -> ValueError:
         """Return the error that a row has no valid time; columns as in `time_fields`."""
         assert name is not None
         fields = [self.raw(column, row) for column in (name, clock) if column is not None]
         value = fields[0] if clock is None else join_time(*fields)
         where = f"{self.name}, {self.line(row)}: {joined_names(name, clock)}"
-        return ValueError(f"{where} is {value!r}, which is not a time: {error}")
+        return ValueError(f"{where} is {value!r}, which is not a time: {error}{hint}")
 
     def zoned(self, name: str, time_format: str, clock: str | None = None) -> bool:
         """Whether the times of a column have a time zone; either all have one, or none has."""
@@ -157,7 +167,8 @@ class Table:
                     try:
                         times[row], zoned = parse_time(value, time_format)
                     except (ValueError, OverflowError) as error:
-                        raise self.bad_time(row, name, clock, error) from error
+                        footer = self.footer(row, lambda other: not _is_time(values[other], time_format))
+                        raise self.bad_time(row, name, clock, error, footer) from error
                     if table_zoned is None:
                         table_zoned = zoned
                     elif table_zoned is not zoned:
@@ -174,8 +185,14 @@ class Table:
         return self.frame[name]
 
 
-def read_table(path: str | Path, show: bool | None = False) -> Table:
+def read_table(path: str | Path, show: bool | None = False, skip_lines: int = 0, skip_end: int = 0) -> Table:
     """Read a CSV file (separated by commas, semicolons, tabs or bars, with one header line) or a Parquet file.
+
+    Args:
+        path: The file.
+        show: Whether to show a progress bar later on; None for only on a terminal.
+        skip_lines: The number of lines before the header of a CSV file.
+        skip_end: The number of lines after the data of a CSV file, without empty ones.
 
     Example:
         >>> import tempfile
@@ -193,15 +210,21 @@ def read_table(path: str | Path, show: bool | None = False) -> Table:
         raise FileNotFoundError(f"{path} is not a file")
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path} must end in one of {', '.join(SUFFIXES)}")
+    whole("skip_lines", skip_lines)
+    whole("skip_end", skip_end)
     pl = require()
     if path.suffix.lower() in PARQUET:
+        for name, count in (("skip_lines", skip_lines), ("skip_end", skip_end)):
+            if count:
+                raise ValueError(f"{name}={count} is for CSV files, but {path} is a Parquet file")
         try:
             table = Table(path.name, pl.read_parquet(path), show=show)
         except pl.exceptions.PolarsError as error:
             raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     else:
-        separator = file_separator(path)
-        table = Table(path.name, read_csv(path, separator), 2, separator, show)
+        separator = file_separator(path, skip_lines)
+        frame = read_csv(path, separator, skip_lines, skip_end)
+        table = Table(path.name, frame, 2 + skip_lines, separator, show)
     if not len(table) or not table.names:
         raise ValueError(f"{path} has no rows")
     return table
@@ -246,6 +269,14 @@ def _as_numbers(column: pl.Series, decimal: str) -> tuple[NDArray[np.float64], i
     values = numbers.parse_column(text.set(~filled, None), decimal)
     wrong = (filled & values.is_null()).to_numpy()
     return values.fill_null(np.nan).to_numpy(), int(wrong.argmax()) if wrong.any() else None
+
+
+def _is_time(value: Any, time_format: str) -> bool:
+    try:
+        parse_time(value, time_format)
+    except (ValueError, OverflowError):
+        return False
+    return True
 
 
 def _not_empty(text: pl.Series) -> pl.Series:

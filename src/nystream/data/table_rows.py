@@ -67,7 +67,8 @@ def read_rows(
     if placed.incomplete:
         places = [_incomplete(reader, table, row, lacking[row], untimed[row]) for row in placed.incomplete[:MAX_PLACES]]
         first = shortened(places, MAX_PLACES, "; ", len(placed.incomplete))
-        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}")
+        footer = table.footer(placed.incomplete[0], lambda row: bool(untimed[row]))
+        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}{footer}")
     fields = Counter[str]()
     if missing == "fill":
         fields.update(dict(zip(reader.column_names, lacking[placed.accepted].sum(0).tolist(), strict=True)))
@@ -151,9 +152,10 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
     if wrong is None and np.isinf(values).any():
         wrong = int(np.isinf(values).argmax())
     if wrong is not None:
-        field = table.raw(column.name, wrong)
+        field, footer = table.raw(column.name, wrong), table.footer(wrong, lambda row: bool(np.isnan(values[row])))
         raise ValueError(
             f"{table.name}, {table.line(wrong)}: column {column.name!r} is {field!r}, which is not a finite number"
+            f"{footer}"
         )
     return values
 

@@ -80,6 +80,7 @@ def find_reader(
             raise ValueError(
                 f"target {name!r} must be numbers, but {table.line(row)} has {table.raw(name, row)!r}; "
                 f"classes are learned from a folder of feature files (.npy, .npz), not from a table"
+                f"{_footer(table, name, decimal)}"
             )
     reader = TableReader(tuple(usable), tuple(targets), periods=(), decimal=decimal, centred=True)
     if time_column is not None:
@@ -170,13 +171,19 @@ def _number_column(table: Table, name: str, values: NDArray[np.float64], wanted:
     return Column(name, usual=float(np.median(known)))
 
 
+def _footer(table: Table, name: str, decimal: str) -> str:
+    """A hint if the fields of a column that are not numbers are those of the last lines."""
+    values, wrong = table.numbers(name, decimal)
+    return "" if wrong is None else table.footer(wrong, lambda row: bool(np.isnan(values[row])))
+
+
 def _text_problem(table: Table, name: str, decimal: str, example: str, count: int) -> str:
     """Why a column of text with too many values cannot be used: a typing error, another decimal mark, units, …"""
     values, wrong = table.numbers(name, decimal)
     if wrong is not None:
         place = f"has {table.raw(name, wrong)!r} in {table.line(wrong)}"
         if np.isfinite(values).mean() >= MOSTLY_NUMBERS:
-            return f"{place}, which is not a number"
+            return f"{place}, which is not a number{_footer(table, name, decimal)}"
         if table.numbers(name, "." if decimal[0] == "," else ",")[1] is None:
             return f"{place}, which is not a number with the decimal mark {decimal[0]!r}"
     unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", example.strip())
