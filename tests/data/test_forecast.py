@@ -107,6 +107,43 @@ def test_too_few_rows(write_csv):
         forecast(table, ["a"], horizon=0)
 
 
+def test_what_is_known_in_advance(write_csv, hours, waves):
+    rng = np.random.default_rng(0)
+    wind = rng.normal(size=600).round(3).tolist()
+    load = (np.array(waves(600)) + 5 * np.array(wind)).round(3).tolist()  # the wind of the same hour
+    columns = {"t": hours(600), "load": load, "wind": wind}
+    table = read_table(write_csv(columns))
+    problem = forecast(table, ["load"], 3, known=["wind"], linear=True)
+    assert "'wind' is known in advance: live records have it as 'wind ahead'" in problem.notes
+    assert problem.info.inputs[:2] == ("load", "wind ahead")
+    without = forecast(table, ["load"], 3, linear=True)
+
+    def error(of):
+        start, stop = of.edges("test")
+        return np.abs(of.start.output[start:stop] - of.y[start:stop]).mean()
+
+    assert error(problem) < error(without) / 5
+    ahead = {"t": hours(597), "load": load[:-3], "wind ahead": wind[3:]}  # as live records have it
+    again = forecast(read_table(write_csv(ahead)), horizon=3, reader=problem.reader)
+    np.testing.assert_array_equal(again.rows.x, problem.rows.x[:597])
+    for known, words in (
+        (["rain"], "data.csv has no known column 'rain'; it has 't', 'load', 'wind'"),
+        (["load"], "target 'load' is forecast, so it cannot be known in advance"),
+        (["t"], "known column 't' is the time column"),
+        (["wind", "wind"], "known column 'wind' is named more than once"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            forecast(table, ["load"], 3, known=known)
+
+
+def test_a_known_column_that_does_not_help_is_dropped(write_csv, hours, waves):
+    noise = np.random.default_rng(1).normal(size=2000).round(3).tolist()
+    columns = {"t": hours(2000), "load": waves(2000), "noise": noise}
+    problem = forecast(read_table(write_csv(columns)), ["load"], 3, known=["noise"], linear=True)
+    assert "noise ahead" not in problem.info.inputs
+    assert problem.reader.known == ()
+
+
 def test_footers_are_named_with_the_option_that_skips_them(tmp_path, hours, waves):
     path, rows = tmp_path / "data.csv", [f"{time},{x}" for time, x in zip(hours(60), waves(60), strict=True)]
 

@@ -334,6 +334,75 @@ def test_a_stream_that_is_resumed_within_the_repeated_hour():
     assert [token.time for record in records[5:] for token in resumed.read(record)] == list(moments[5:])
 
 
+KNOWN = replace(LAGGED, known=("wind", "kind"), known_rows=3, targets=("load",))
+
+
+@given(rows=tables_of_rows(), missing=st.sampled_from(POLICIES), gaps=st.sampled_from(POLICIES), at=st.integers(0, 12))
+@settings(max_examples=200)
+def test_what_is_known_in_advance(rows, missing, gaps, at):
+    """A live record has the values of the row that is forecast, as the whole table reads it."""
+    plain = replace(KNOWN, known=(), known_rows=0)
+    try:
+        offline, own = read_rows(KNOWN, rows, missing, gaps), read_rows(plain, rows, missing, gaps)
+    except ValueError:
+        return
+    assert len(offline.x) == len(own.x)
+    place, records = 0, []
+    live = plain.live(missing, gaps)
+    for record in rows.records():
+        tokens = live.read(record)
+        later = own.x[min(place + len(tokens) - 1 + 3, len(own.x) - 1)] if tokens else None
+        ahead = {}
+        if later is not None and not live.note:  # neither dropped nor held back
+            kind = KNOWN.columns[1].categories[int(later[1:4].argmax())]
+            ahead = {"wind ahead": float(later[4]) + KNOWN.columns[2].usual, "kind ahead": kind}
+        elif tokens or live.note_kind == "held back" or missing == "skip":
+            return  # which values a row that is held back has is not known here
+        else:
+            ahead = {"wind ahead": 0.0, "kind ahead": "a"}  # of a row that is dropped
+        records.append({name: record[name] for name in ("time", "load")} | ahead)
+        place += len(tokens)
+    tokens = streamed(KNOWN, Table("live", pl.DataFrame(records)), missing, gaps, at)
+    # Values were rounded to float32 on the way.
+    assert len(tokens) == len(offline.x)
+    for token, x in zip(tokens, offline.x, strict=True):
+        np.testing.assert_allclose(token.x, x, rtol=1e-5, atol=1e-6)
+
+
+def test_known_columns():
+    names = ("load", "kind ahead=a", "kind ahead=b", "kind ahead=c", "wind ahead")
+    assert KNOWN.names[:5] == KNOWN.live().reader.names[:5] == names
+    records = [record(hour, load=hour, wind=hour**2, kind="abc"[hour % 3]) for hour in range(8)]
+    offline = read_rows(KNOWN, Table("rows.csv", pl.DataFrame(records)))
+    winds = offline.x[:, 4] + KNOWN.columns[2].usual
+    assert winds.tolist() == [9, 16, 25, 36, 49, 49, 49, 49]
+    assert offline.x[:5, 1:4].argmax(1).tolist() == [0, 1, 2, 0, 1]
+    live = KNOWN.live()
+    for i in range(5):
+        (token,) = live.read(
+            {"time": records[i]["time"], "load": i, "wind ahead": (i + 3) ** 2, "kind ahead": records[i + 3]["kind"]}
+        )
+        np.testing.assert_array_equal(token.x, offline.x[i])
+    gappy = read_rows(KNOWN, Table("rows.csv", pl.DataFrame(records[:2] + records[4:])), gaps="fill")
+    winds = gappy.x[:, 4] + KNOWN.columns[2].usual
+    assert winds.tolist() == [1, 16, 16, 16, 49, 49, 49, 49]  # row 3 is a gap; rows 2 and 3 repeat what row 1 had
+    assert reader_from_dict(json.loads(json.dumps(KNOWN.to_dict()))) == KNOWN
+
+
+def test_known_columns_that_are_refused():
+    with pytest.raises(RecordError, match="column 'kind ahead' is missing, and 1 more is missing"):
+        KNOWN.live().read(record(0))
+    words = (
+        "'kind ahead', 'wind ahead' are missing .*; 'wind ahead' must be the value of 'wind' 3 rows later, for which"
+    )
+    with pytest.raises(ValueError, match=words):
+        KNOWN.live("fill").check(["time", "load", "wind", "kind"], 4)
+    with pytest.raises(ValueError, match="target 'load' is forecast, so it cannot be known in advance"):
+        replace(KNOWN, known=("load",))
+    with pytest.raises(ValueError, match="known_rows"):
+        replace(KNOWN, known_rows=0)
+
+
 def test_it_goes_through_json():
     assert reader_from_dict(json.loads(json.dumps(SPLIT.to_dict()))) == SPLIT
     older = {name: value for name, value in READER.to_dict().items() if name != "clock"}

@@ -133,6 +133,7 @@ def forecast(
     decimal: str = "",
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
+    known: Sequence[str] = (),
     units: Sequence[str] = (),
     missing: Policy | None = None,
     gaps: Policy | None = None,
@@ -156,6 +157,9 @@ def forecast(
         decimal: The decimal mark of numbers given as text, "." or ","; auto-detected by default.
         columns: Columns to use; by default all that can be used.
         categorical: Columns of numbers that are categories.
+        known: Columns whose value at the time of the forecast is known in advance, such as a holiday or a weather
+            forecast. A table has the value of each row's own time; a live record has that of the time that is forecast,
+            in the field "NAME ahead". A table with columns of such names is read as live records are.
         units: Units of the targets, one for each, or one for all.
         missing: For an empty field: raise an error, repeat the column's last value, or skip the row; by default as the
             given reader was trained, otherwise an error.
@@ -180,6 +184,7 @@ def forecast(
             decimal,
             horizon if linear else None,
             timezone,
+            _known_rows(known, horizon),
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = PART_NAMES
@@ -188,12 +193,22 @@ def forecast(
         ordered = oldest_first(table, reader.time, reader.form, reader.clock, reader.timezone)
     if ordered is not table:
         notes = (*notes, "newest first: sorted by time")
-    rows = read_rows(reader, ordered, missing, gaps)
+    # A table of live records has what is known in advance in columns of its own.
+    own = set(reader.known) <= set(table.names)
+    rows = read_rows(reader if own else reader.live_form, ordered, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), (*notes, *rows.notes))
     _check_targets(problem, table.name, parts)
     return _with_start(problem, narrow=not columns) if linear else problem
+
+
+def _known_rows(known: Sequence[str], horizon: int) -> dict[str, int]:
+    """The columns that are known in advance, with the number of rows."""
+    for name in known:
+        if list(known).count(name) > 1:
+            raise ValueError(f"known column {name!r} is named more than once")
+    return dict.fromkeys(known, horizon)
 
 
 def _info(reader: TableReader, units: Sequence[str], horizon: int) -> ModelInfo:
@@ -254,7 +269,7 @@ def _of_targets(problem: Forecast) -> Forecast:
     """The problem without columns other than the targets."""
     reader = problem.reader
     columns = tuple(column for column in reader.columns if column.name in reader.targets)
-    narrow = dataclasses.replace(reader, columns=columns)
+    narrow = dataclasses.replace(reader, columns=columns, known=())
     dropped = len(reader.names) - len(narrow.names)
     kept = np.r_[: len(columns), len(columns) + dropped : len(reader.names)]  # the targets come first
     rows = problem.rows._replace(x=np.ascontiguousarray(problem.rows.x[:, kept]))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
-from nystream.data.table import joined_names, listed
-from nystream.data.table_reader import TableReader, Values
+from nystream.data.table import counted, joined_names, listed
+from nystream.data.table_reader import TableReader, Values, ahead_name
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 
@@ -82,17 +82,23 @@ class LiveTable(LiveReader):
         needed = [*reader.time_columns, *reader.column_names]
         if columns is None:
             raise ValueError(f"records are {width} numbers without names, but the model needs {listed(needed)}")
-        missing = [name for name in needed if name not in columns]
+        missing, ahead = [name for name in needed if name not in columns], {ahead_name(k): k for k in reader.known}
         if len(missing) == len(needed):
             raise ValueError(
                 f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}; "
                 f"if lines come before the header, --skip-lines skips them"
             )
         if self.missing == "fill":
-            missing = [name for name in missing if name in reader.time_columns + reader.targets]
+            missing = [name for name in missing if name in (*reader.time_columns, *reader.targets, *ahead)]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
-            raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}")
+            hint = "".join(
+                f"; {field!r} must be the value of {name!r} {counted(reader.known_rows, 'row')} later, for which the "
+                f"forecast is"
+                for field, name in list(ahead.items())[:1]
+                if field in missing
+            )
+            raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}{hint}")
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
         # If gaps are ignored, the time of the next row is unknown.

@@ -26,7 +26,7 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
         *("target", "horizon", "time", "time_format", "timezone", "skip_lines", "skip_end", "decimal"),
-        *("columns", "categorical", "units", "missing", "gaps"),
+        *("columns", "categorical", "known", "units", "missing", "gaps"),
     ),
     "frames": ("task", "background"),
     "audio": ("seconds",),
@@ -72,6 +72,7 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
             decimal=settings.decimal,
             columns=names_in(settings.columns, table.names),
             categorical=names_in(settings.categorical, table.names),
+            known=names_in(settings.known, table.names),
             units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
             missing=settings.missing,
             gaps=settings.gaps,

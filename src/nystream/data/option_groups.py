@@ -45,6 +45,13 @@ class TableOptions:
     categorical: Names = option(
         "", "Tables: numeric columns to treat as categories, as columns of text are.", "NAMES", "none"
     )
+    known: Names = option(
+        "",
+        "Tables: columns whose value at the time of the forecast is known in advance, such as a weather forecast; live "
+        "records have it as 'NAME ahead'.",
+        "NAMES",
+        "none",
+    )
     units: Names = option("", "Tables: units of the targets, such as MW.", "NAMES", "none")
     missing: Policy = option(
         "fail", "Tables: how to treat empty fields: fail, fill with the column's last value, or skip the row."

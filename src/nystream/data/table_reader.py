@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -102,6 +102,9 @@ class TableReader(Reader):
         ahead: Number of rows after a row at which the phases of `periods` are taken: the horizon of the forecast.
         clock: The column with the time of day, if it is separate from the date.
         timezone: The time zone of times without one, and of the calendar. Times are then in UTC.
+        known: Columns whose value is known in advance, as of a calendar or a weather forecast. A token has their value
+            `known_rows` rows later: in a table that of the row there, in a live record the field "NAME ahead".
+        known_rows: The number of rows: the horizon of the forecast.
     """
 
     kind: ClassVar[str] = "table"
@@ -123,6 +126,8 @@ class TableReader(Reader):
     ahead: int = 0
     clock: str | None = None
     timezone: str = ""
+    known: tuple[str, ...] = ()
+    known_rows: int = 0
 
     def __post_init__(self) -> None:
         for lag in self.lags:
@@ -135,6 +140,11 @@ class TableReader(Reader):
                 )
         if self.time is not None and not (self.step is not None and self.step > 0):
             raise ValueError(f"step={self.step!r} must be a number of seconds above 0 if there is a time column")
+        whole("known_rows", self.known_rows)
+        for name in self.known:
+            positive_int("known_rows", self.known_rows)
+            if name in self.targets:
+                raise ValueError(f"target {name!r} is forecast, so it cannot be known in advance")
         if self.clock is not None and self.time is None:
             raise ValueError(f"clock={self.clock!r} is a time of day without a date: time must name its column")
         if self.timezone:
@@ -154,11 +164,26 @@ class TableReader(Reader):
             past = (f"{target}, {lag} row{'s' * (lag > 1)} ago" for target in self.targets for lag in self.lags)
         periods = [PERIOD_NAMES.get(period, f"{period:g} hours") for period in self._periods]
         waves = (f"{wave} of {period}" for period in periods for wave in ("sine", "cosine"))
-        return (*(name for column in self.columns for name in column.names), *past, *waves)
+        return (*(name for column in self.live_form.columns for name in column.names), *past, *waves)
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def known_places(self) -> list[int]:
+        """Which columns are known in advance."""
+        return [place for place, name in enumerate(self.column_names) if name in self.known]
+
+    @cached_property
+    def live_form(self) -> TableReader:
+        """The reader of live records: what is known in advance is a field of its own in them."""
+        if not self.known_places:
+            return self
+        columns = list(self.columns)
+        for place in self.known_places:
+            columns[place] = replace(columns[place], name=ahead_name(columns[place].name))
+        return replace(self, columns=tuple(columns))
 
     @cached_property
     def target_places(self) -> list[int]:
@@ -292,7 +317,7 @@ class TableReader(Reader):
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveTable:
         from nystream.data.live_table import LiveTable
 
-        return LiveTable(self, *self.policies(missing, gaps))
+        return LiveTable(self.live_form, *self.policies(missing, gaps))
 
     def policies(self, missing: Policy | None, gaps: Policy | None) -> tuple[Policy, Policy]:
         """Return the checked policies for missing fields and gaps, by default those of training."""
@@ -310,7 +335,7 @@ class TableReader(Reader):
         for place, column in enumerate(given.pop("columns", ())):
             column = fields_of(Column, column, f"reader.columns[{place}]")
             columns.append(Column(**column | {"categories": tuple(column.get("categories", ()))}))
-        for name in ("targets", "periods", "lags"):
+        for name in ("targets", "periods", "lags", "known"):
             if name in given:
                 given[name] = tuple(given[name])
         try:
@@ -323,6 +348,11 @@ class TableReader(Reader):
 def _waves(angles: tuple[float, ...]) -> Values:
     """Sine and cosine of every angle, by numpy, so that they are bitwise those of `time_features`."""
     return tuple(np.stack([np.sin(angles), np.cos(angles)], 1).ravel().tolist())
+
+
+def ahead_name(name: str) -> str:
+    """Return the field of a live record with the value of a column at the time that is forecast."""
+    return f"{name} ahead"
 
 
 def category_name(field: Any) -> str:

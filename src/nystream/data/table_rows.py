@@ -79,9 +79,26 @@ def read_rows(
     values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
     given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
     stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
-    x = reader.encode(values, stamps)
+    x = reader.encode(_with_known(reader, values, placed.rows), stamps)
     known = ~np.isnan(given).reshape(-1, len(targets))
     return TableRows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
+
+
+def _with_known(reader: TableReader, values: NDArray[np.float64], rows: Sequence[Row]) -> NDArray[np.float64]:
+    """Values [N, columns] with those of columns that are known in advance from the rows that are forecast.
+
+    A row that fills a gap has the last ones before it, as in a live stream. After the last rows, the last value is
+    repeated: they have no target.
+    """
+    if not reader.known_places or not rows:
+        return values
+    values, last = values.copy(), 0
+    source = np.minimum(np.arange(len(rows)) + reader.known_rows, len(rows) - 1)
+    for place, row in enumerate(rows):
+        last = last if row.kind == "gap" else place
+        source[place] = source[last]
+    values[:, reader.known_places] = values[source][:, reader.known_places]
+    return values
 
 
 def _place(

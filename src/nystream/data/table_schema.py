@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from nystream.data import numbers
 from nystream.data.calendar import DAY, WEEK
 from nystream.data.lags import choose_lags, harmonics
 from nystream.data.table import Table, listed
-from nystream.data.table_reader import Column, TableReader, category_name
+from nystream.data.table_reader import Column, TableReader, ahead_name, category_name
 from nystream.data.timestamps.column import find_time, oldest_first
 
 MAX_CATEGORIES = 32  # of a column
@@ -33,14 +33,16 @@ def find_reader(
     decimal: str = "",
     horizon: int | None = None,
     timezone: str = "",
+    known: Mapping[str, int] | None = None,
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
     Categories and typical values are taken from the first rows alone, of which `train` is the share. With a `horizon`,
     tokens also have the lags and harmonics that a forecast so many rows ahead needs, and numbers come first in them,
-    the targets before all others.
+    the targets before all others. `known` maps columns that are known in advance to the number of rows.
     """
-    _check_names(table, targets, columns, categorical)
+    known = known or {}
+    _check_names(table, targets, columns, categorical, tuple(known))
     if decimal:
         one_of("decimal", decimal, (".", ","))
     time_column, other_times = find_time(table, time, time_format, timezone)
@@ -52,7 +54,9 @@ def find_reader(
     notes = ["no time column: rows are taken in order" if time_column is None else time_column.note]
     kind = "a time" if time_column is None else "another time"
     notes += [f"{name!r} is dropped: it is {kind}" for name in other_times if name not in columns]
-    wanted = set(columns) | set(targets)
+    for name in set(known) & set(time_names):
+        raise ValueError(f"known column {name!r} is the time column, which every forecast already has")
+    wanted = {*columns, *targets, *known}
     used = [
         name
         for name in table.names
@@ -82,7 +86,16 @@ def find_reader(
                 f"classes are learned from a folder of feature files (.npy, .npz), not from a table"
                 f"{_footer(table, name, decimal)}"
             )
-    reader = TableReader(tuple(usable), tuple(targets), periods=(), decimal=decimal, centred=True)
+    reader = TableReader(
+        tuple(usable),
+        tuple(targets),
+        periods=(),
+        decimal=decimal,
+        centred=True,
+        known=tuple(known),
+        known_rows=max(known.values(), default=0),
+    )
+    notes += [f"{name!r} is known in advance: live records have it as {ahead_name(name)!r}" for name in known]
     if time_column is not None:
         name, clock, time_format, spacing, _ = time_column
         reader = dataclasses.replace(
@@ -114,8 +127,15 @@ def _with_lags(reader: TableReader, horizon: int, rows: int) -> TableReader:
     )
 
 
-def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], categorical: Sequence[str]) -> None:
-    for what, names in (("target", targets), ("column", columns), ("categorical column", categorical)):
+def _check_names(
+    table: Table,
+    targets: Sequence[str],
+    columns: Sequence[str],
+    categorical: Sequence[str],
+    known: Sequence[str],
+) -> None:
+    kinds = {"target": targets, "column": columns, "categorical column": categorical, "known column": known}
+    for what, names in kinds.items():
         for name in names:
             if name not in table.names:
                 raise ValueError(f"{table.name} has no {what} {name!r}; it has {listed(table.names)}")
