@@ -98,7 +98,8 @@ class Stream:
         self.check()
         model = models.load(self.model)
         records = live_reader(model, self.missing, self.gaps_of(model.info))
-        source = open_source(self.source, self.format, self.follow, rate_of(model.info), self.skip_lines)
+        reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
+        source = open_source(self.source, self.format, self.follow, rate_of(model.info), self.skip_lines, reader)
         session = Session(model, records, self.backend)
         feed = self.feed(session, source)
         keeper = None

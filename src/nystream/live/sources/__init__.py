@@ -7,9 +7,12 @@ from pathlib import Path
 from nystream.config.checks import whole
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import feature_files
+from nystream.data.reader import Reader
 from nystream.data.sounds import SUFFIXES as SOUNDS
 from nystream.data.sounds import sound_files
 from nystream.data.table import PARQUET
+from nystream.data.table import SUFFIXES as TABLES
+from nystream.data.table_reader import TableReader
 from nystream.live.sources.formats import Format
 from nystream.live.sources.lines import SAMPLE, LineFile, PipedLines, SampleLines
 from nystream.live.sources.rows import FrameFile, TableFile
@@ -22,7 +25,12 @@ UNSUPPORTED = (".zip", ".gz", ".xlsx")  # which would otherwise be read as lines
 
 
 def open_source(
-    name: str, form: Format = "auto", follow: bool = False, rate: int | None = None, skip_lines: int = 0
+    name: str,
+    form: Format = "auto",
+    follow: bool = False,
+    rate: int | None = None,
+    skip_lines: int = 0,
+    reader: Reader | None = None,
 ) -> Source:
     """Open a source by name.
 
@@ -34,6 +42,8 @@ def open_source(
         follow: Wait for more lines at the end of a file.
         rate: Samples per second that the model reads; None if it does not read audio.
         skip_lines: The number of lines before the header or the first record.
+        reader: The reader of the model. If it reads columns that are known in advance, they are read ahead in a table
+            that does not have them as live records do.
     """
     whole("skip_lines", skip_lines)
     path = Path(name)
@@ -64,6 +74,8 @@ def open_source(
         return SoundFile(path, _required(name, rate))
     if suffix in FRAMES:
         return FrameFile(path)
+    if isinstance(reader, TableReader) and reader.known_places and suffix in TABLES and not follow and form != "json":
+        return TableFile(path, reader, skip_lines)
     return TableFile(path) if suffix in PARQUET else LineFile(path, form, follow, skip_lines)
 
 
