@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nystream.data.known import with_ahead
@@ -35,6 +35,7 @@ def table_of(hours, first=0):
 
 @given(steps=st.lists(STEPS, min_size=2, max_size=15), timed=st.booleans())
 def test_live_is_offline(steps, timed):
+    assume(steps[1] >= 0)  # not newest first
     reader = READER if timed else replace(READER, time=None, step=None)
     gaps = "fill" if timed else "fail"
     table = table_of(np.cumsum(steps))
@@ -53,7 +54,12 @@ def test_rows_ahead():
     assert plain.values("wind ahead") == ["4", "9", None, None]
 
 
-def test_local_times_that_did_not_exist():
-    table = Table("a.csv", table_of([0]).frame.with_columns(time=pl.lit("2024-03-31 02:30")), first_line=2)
-    with pytest.raises(ValueError, match=r"a.csv, line 2: .* clocks in Europe/Berlin were set forward"):
-        with_ahead(table, replace(READER, timezone="Europe/Berlin"))
+def test_rows_without_a_valid_time_are_left_to_the_stream():
+    table = table_of(range(5))
+    stamps = pl.Series("time", [*table.values("time")[:2], "Total", None, "2024-01-01 03:00:00"])
+    table = with_ahead(Table("a.csv", table.frame.with_columns(stamps), first_line=2), READER)
+    assert table.values("wind ahead") == ["1", "16", None, None, None]
+    table = with_ahead(Table("a.csv", table.frame.with_columns(stamps), first_line=2), replace(READER, missing="fill"))
+    assert table.values("wind ahead") == ["9", "16", None, None, None]
+    with pytest.raises(ValueError, match=r"rows.csv is newest first, .*: sort its rows by time"):
+        with_ahead(table_of(range(5)[::-1]), READER)

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.row_stream import initial_state, place_row
-from nystream.data.table import NAT, Table, require
+from nystream.data.table import Table, require
 from nystream.data.table_reader import TableReader, ahead_name
+from nystream.data.timestamps.parse import parse_time
+from nystream.data.timestamps.timeline import NEWEST_FIRST
 
 
 def with_ahead(table: Table, reader: TableReader) -> Table:
@@ -34,21 +36,23 @@ def with_ahead(table: Table, reader: TableReader) -> Table:
 
 
 def _positions(table: Table, reader: TableReader) -> NDArray[np.int64]:
-    """The number of each row [N] in a stream in which gaps are filled; −1 if it is dropped."""
+    """The number of each row [N] in a stream in which gaps are filled; −1 if it is dropped or has no valid time."""
     positions, count, pending, state = np.full(len(table), -1), 0, -1, initial_state(reader)
-    times: list[int | None] = [None] * len(table)
-    if reader.time is not None:
-        times = table.times(reader.time, reader.form, reader.clock).astype(np.int64).tolist()
-    for row, time in enumerate(times):
-        last = state.span.last
-        if time == NAT:
-            time = None if last is None else reader.spacing.after(last, 1)
-        elif time is not None:
+    backwards = False
+    fields = [None] * len(table) if reader.time is None else table.time_fields(reader.time, reader.clock)
+    for row, field in enumerate(fields):
+        last, time = state.span.last, None
+        if field is not None:
             try:
-                time = reader.moment(time, last)
-            except (ValueError, OverflowError) as error:
-                raise table.bad_time(row, reader.time, reader.clock, error) from error
+                time = reader.moment(parse_time(field, reader.form)[0], last)
+            except (ValueError, OverflowError):
+                continue  # the reader of the stream reports it
+        elif reader.time is not None:
+            if last is None or reader.missing != "fill":
+                continue
+            time = reader.spacing.after(last, 1)
         verdict = place_row(reader, "fill", state, time)
+        backwards |= NEWEST_FIRST in verdict.note
         for kind, _ in verdict.rows:
             if kind != "gap":
                 positions[row if kind == "row" else pending] = count
@@ -56,4 +60,6 @@ def _positions(table: Table, reader: TableReader) -> NDArray[np.int64]:
         if verdict.held_back:
             pending = row
         state = state._replace(span=verdict.span)
+    if backwards and (positions >= 0).mean() < 0.5:
+        raise ValueError(f"{table.name} is newest first, but a stream must be oldest first: sort its rows by time")
     return positions

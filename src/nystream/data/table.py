@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,10 @@ class Table:
         return f"line {row + self.first_line}" if self.first_line > 1 else f"row {row + 1}"
 
     def footer(self, row: int, unusable: Callable[[int], bool]) -> str:
-        """Return a hint on a footer, if this row of a CSV file and all after it are unusable, and these are few."""
-        last = range(row, len(self))
-        if self.first_line == 1 or self.turned or not row or len(last) > 2 * MAX_FOOTER or not all(map(unusable, last)):
+        """Return a hint on a footer, if this is one of the last lines of a CSV file, all of which are unusable."""
+        upwards = range(len(self)) if self.turned else range(len(self) - 1, -1, -1)
+        last = list(takewhile(unusable, upwards[: 2 * MAX_FOOTER]))
+        if self.first_line == 1 or row not in last or len(last) == len(self):
             return ""
         # Empty lines are rows here, but are not counted by skip_end.
         return lines_after(sum(any(field is not None for field in self.frame.row(other)) for other in last))

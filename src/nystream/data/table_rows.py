@@ -123,7 +123,8 @@ def _place(
                 last = state.span.last
                 if last is None and missing != "skip":
                     where, name = f"{table.name}, {table.line(row)}", _empty_time(reader, table, row)
-                    raise ValueError(f"{where}: {name!r} is empty, and there is no earlier row to count from")
+                    footer = table.footer(row, lambda other: times is not None and bool(np.isnat(times[other])))
+                    raise ValueError(f"{where}: {name!r} is empty, and there is no earlier row to count from{footer}")
                 time = None if last is None else reader.spacing.after(last, 1)
             elif time is not None:
                 try:
