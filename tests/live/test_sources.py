@@ -222,3 +222,9 @@ def test_what_is_known_in_advance_is_read_ahead(tmp_path, name):
     live = frame.rename({"wind": "wind ahead"})  # as live records have it
     live.write_csv(path) if name.endswith("csv") else live.write_parquet(path)
     assert ahead(open_source(str(path), reader=reader)) == [4, 5, 6]
+    neither = frame.drop("wind")
+    neither.write_csv(path) if name.endswith("csv") else neither.write_parquet(path)
+    with pytest.raises(
+        ValueError, match="'wind ahead' must be the value of 'wind' at the time that is forecast, 1 row"
+    ):
+        reader.live().check(*open_source(str(path), reader=reader).shape())

@@ -194,8 +194,7 @@ def forecast(
     if ordered is not table:
         notes = (*notes, "newest first: sorted by time")
     # A table of live records has what is known in advance in columns of its own.
-    own = set(reader.known) <= set(table.names)
-    rows = read_rows(reader if own else reader.live_form, ordered, missing, gaps)
+    rows = read_rows(reader.live_form if reader.has_ahead(table.names) else reader, ordered, missing, gaps)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), (*notes, *rows.notes))

@@ -92,12 +92,9 @@ class LiveTable(LiveReader):
             missing = [name for name in missing if name in (*reader.time_columns, *reader.targets, *ahead)]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
-            hint = "".join(
-                f"; {field!r} must be the value of {name!r} {counted(reader.known_rows, 'row')} later, for which the "
-                f"forecast is"
-                for field, name in list(ahead.items())[:1]
-                if field in missing
-            )
+            hint, later = "", counted(reader.known_rows, "row")
+            if field := next((name for name in missing if name in ahead), ""):
+                hint = f"; {field!r} must be the value of {ahead[field]!r} at the time that is forecast, {later} later"
             raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}{hint}")
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
@@ -117,18 +114,15 @@ class LiveTable(LiveReader):
             if self.missing == "fill" and last is None:
                 raise RecordError(f"the first record has no {empty!r}, and no earlier one to count from")
             return None if last is None else reader.spacing.after(last, 1), (empty,)
-        name = joined_names(reader.time, reader.clock)
         try:
             time, zoned = parse_time(field, reader.form)
+            if reader.zoned is None or zoned is reader.zoned:
+                return reader.moment(time, last), ()
         except (ValueError, OverflowError) as error:
+            name = joined_names(reader.time, reader.clock)
             raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
-        if reader.zoned is not None and zoned is not reader.zoned:
-            needed = f"{ZONED[reader.zoned]}, as in training"
-            raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
-        try:
-            return reader.moment(time, last), ()
-        except (ValueError, OverflowError) as error:
-            raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
+        name, needed = joined_names(reader.time, reader.clock), f"{ZONED[reader.zoned]}, as in training"
+        raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
 
     def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:
         """The targets of the last rows; version 0.1 remembered only those of the last one, in `before`."""

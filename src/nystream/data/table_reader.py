@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -174,6 +174,10 @@ class TableReader(Reader):
     def known_places(self) -> list[int]:
         """Which columns are known in advance."""
         return [place for place, name in enumerate(self.column_names) if name in self.known]
+
+    def has_ahead(self, columns: Collection[str]) -> bool:
+        """Whether a table with these columns has what is known in advance as live records do."""
+        return set(map(ahead_name, self.known)) <= set(columns)
 
     @cached_property
     def live_form(self) -> TableReader:

@@ -53,7 +53,8 @@ class TableFile(Source):
     def __init__(self, path: Path, reader: TableReader | None = None, skip_lines: int = 0) -> None:
         self.name = os.fspath(path.resolve())
         self._table = read_table(path, skip_lines=skip_lines)
-        if reader is not None and set(reader.known) <= set(self._table.names):
+        names = set(self._table.names)
+        if reader is not None and set(reader.known) <= names and not reader.has_ahead(names):
             self._table = with_ahead(self._table, reader)
 
     def items(self) -> Iterator[Raw]:
