@@ -34,6 +34,21 @@ def test_the_split_is_in_order_and_every_row_of_it_is_scored(problem):
     np.testing.assert_array_equal(valid.x[:9], problem.rows.x[228:237])
 
 
+def test_newest_first(problem, write_csv, hours, waves):
+    load = waves(300)
+    columns = {"t": hours(300)[::-1], "load": load[::-1], "two": [2 * x for x in load[::-1]]}
+    turned = forecast(read_table(write_csv(columns)), ["two", "load"], horizon=3)
+    assert "newest first: sorted by time" in turned.notes
+    assert turned.reader == problem.reader
+    np.testing.assert_array_equal(turned.rows.x, problem.rows.x)
+    again = forecast(read_table(write_csv(columns)), horizon=3, reader=problem.reader)
+    assert again.notes == ("newest first: sorted by time",)
+    np.testing.assert_array_equal(again.y, problem.y)
+    columns["load"][20] = "much"
+    with pytest.raises(ValueError, match=r"data.csv, line 22: column 'load' is 'much', which is not a finite number"):
+        forecast(read_table(write_csv(columns)), horizon=3, reader=problem.reader)
+
+
 def test_scores_are_in_the_users_units(problem):
     _, stop = problem.scored("test", 9)
     y = torch.from_numpy(problem.y[stop - 30 : stop])
@@ -112,3 +127,60 @@ def test_too_few_rows(write_csv):
         forecast(table, ["a"], horizon=5)
     with pytest.raises(ValueError, match="horizon=0 must be at least 1"):
         forecast(table, ["a"], horizon=0)
+
+
+def test_what_is_known_in_advance(write_csv, hours, waves):
+    rng = np.random.default_rng(0)
+    wind = rng.normal(size=600).round(3).tolist()
+    load = (np.array(waves(600)) + 5 * np.array(wind)).round(3).tolist()  # the wind of the same hour
+    columns = {"t": hours(600), "load": load, "wind": wind}
+    table = read_table(write_csv(columns))
+    problem = forecast(table, ["load"], 3, known=["wind"], linear=True)
+    assert "'wind' is known in advance: live records have it as 'wind ahead'" in problem.notes
+    assert problem.info.inputs[:2] == ("load", "wind ahead")
+    without = forecast(table, ["load"], 3, linear=True)
+
+    def error(of):
+        start, stop = of.edges("test")
+        return np.abs(of.start.output[start:stop] - of.y[start:stop]).mean()
+
+    assert error(problem) < error(without) / 5
+    ahead = {"t": hours(597), "load": load[:-3], "wind ahead": wind[3:]}  # as live records have it
+    again = forecast(read_table(write_csv(ahead)), horizon=3, reader=problem.reader)
+    np.testing.assert_array_equal(again.rows.x, problem.rows.x[:597])
+    for known, words in (
+        (["rain"], "data.csv has no known column 'rain'; it has 't', 'load', 'wind'"),
+        (["load"], "target 'load' is forecast, so it cannot be known in advance"),
+        (["t"], "known column 't' is the time column"),
+        (["wind", "wind"], "known column 'wind' is named more than once"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            forecast(table, ["load"], 3, known=known)
+
+
+def test_a_known_column_that_does_not_help_is_dropped(write_csv, hours, waves):
+    noise = np.random.default_rng(1).normal(size=2000).round(3).tolist()
+    columns = {"t": hours(2000), "load": waves(2000), "noise": noise}
+    problem = forecast(read_table(write_csv(columns)), ["load"], 3, known=["noise"], linear=True)
+    assert "noise ahead" not in problem.info.inputs
+    assert problem.reader.known == ()
+
+
+def test_footers_are_named_with_the_option_that_skips_them(tmp_path, hours, waves):
+    path, rows = tmp_path / "data.csv", [f"{time},{x}" for time, x in zip(hours(60), waves(60), strict=True)]
+
+    def refused(words, *footer, **options):
+        path.write_text("\n".join(["t,load", *rows, *footer]))
+        with pytest.raises(ValueError, match=words):
+            forecast(read_table(path), ["load"], **options)
+
+    end = "; the last line looks like a footer: --skip-end 1 skips it$"
+    refused(f"line 62: 't' is 'Total', which is not a time: .*{end}", "Total,3.5")
+    refused(f"has missing fields, line 62: 't' is empty; .*{end}", ",3.5")
+    refused(f"'load' cannot be used: it has 'us' in line 62, which is not a number{end}", "by,us", time="none")
+    path.write_text("\n".join(["t,load", *rows, "", "Total,3.5", ""]))
+    problem = forecast(read_table(path, skip_end=1), ["load"])
+    assert len(problem.rows.x) == 60
+    path.write_text("\n".join(["t,load", *rows, f"{hours(61)[-1]},1", f"{hours(62)[-1]},x"]))
+    with pytest.raises(ValueError, match=f"line 63: column 'load' is 'x', which is not a finite number{end}"):
+        forecast(read_table(path), reader=problem.reader)

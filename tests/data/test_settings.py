@@ -44,6 +44,7 @@ def test_numbers_of_yaml(tmp_path, lr):
         ({"time": ["a"]}, "must be text, not a list"),
         ({"seed": True}, "must be a whole number, not true or false"),
         ({"decimal": ";"}, "decimal=';'"),
+        ({"timezone": "Berlin"}, "timezone='Berlin' is not the name of a time zone, such as Europe/Berlin"),
     ],
 )
 def test_what_is_refused(fields, words):

@@ -91,3 +91,25 @@ def test_lists_in_messages():
     assert shortened(["x", "y", "z"], 2, "; ") == "x; y; and 1 more"
     assert shortened(["x"], 1, "; ", count=1001) == "x; and 1000 more"
     assert (counted(1, "row"), counted(1200, "row")) == ("1 row", "1,200 rows")
+
+
+def test_lines_before_and_after_the_rows(tmp_path, hours):
+    path = tmp_path / "data.csv"
+    rows = [f"{time};{place}" for place, time in enumerate(hours(9))]
+    path.write_text("\n".join(["A station", "", "time;load", *rows, "", "Source: us", "Total;36"]))
+    table = read_table(path, skip_lines=2)
+    assert table.line(0) == "line 4"
+    with pytest.raises(
+        ValueError, match=r"line 14: 'time' is 'Source: us', .* the last 2 lines look like a footer: --skip-end 2"
+    ):
+        table.times("time", "iso")
+    table = read_table(path, skip_lines=2, skip_end=2)
+    assert len(table.times("time", "iso")) == 9
+    path.write_text("\n".join(["time;load", *rows[:4], "x;1", *rows[4:], "y;2"]))
+    with pytest.raises(ValueError, match=r"line 6: 'time' is 'x', which is not a time: [^;]*$"):
+        read_table(path).times("time", "iso")
+    pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"skip_end=1 is for CSV files, but .* is a Parquet file"):
+        read_table(tmp_path / "a.parquet", skip_end=1)
+    with pytest.raises(ValueError, match="skip_lines"):
+        read_table(path, skip_lines=-1)

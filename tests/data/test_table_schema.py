@@ -105,7 +105,7 @@ def test_thousands(write_csv, hours):
         ({"a": [1, 1]}, {}, "'a' cannot be used: it is 1 in every row"),
         ({"a": ["1", "error"]}, {}, "target 'a' must be numbers, but line 3 has 'error'"),
         ({"a": [1, "inf"]}, {}, "has 'inf' in line 3, which is not finite"),
-        ({"t": ["2024-01-02", "2024-01-01"], "a": [1, 2]}, {}, "sort the rows, oldest first"),
+        ({"t": ["2024-01-02", "2024-01-01", "2024-01-03"], "a": [1, 2, 3]}, {}, "sort the rows by time, oldest first"),
         ({"t": ["2024-01-01", "2024-01-01"], "a": [1, 2]}, {}, "repeats a time in 1 row"),
         ({"t": ["2024-01-01", "2024-01-02"], "a": [1, 2]}, {"targets": ["t"]}, "target 't' is the time column"),
         ({"a": [1, 2]}, {"targets": ["a", "a"]}, "target 'a' is named more than once"),

@@ -57,6 +57,10 @@ def test_times():
     assert iso_time(np.datetime64("2024-01-01")) == "2024-01-01T00:00:00"
     assert iso_time(np.datetime64("2024-01-01T00:00:00.5")) == "2024-01-01T00:00:00.500000"
     assert iso_time(np.datetime64("2024-01-01"), zoned=True) == "2024-01-01T00:00:00Z"
+    repeated = [iso_time(np.datetime64(f"2024-10-27T0{hour}"), True, "Europe/Berlin") for hour in (0, 1)]
+    assert repeated == ["2024-10-27T02:00:00+02:00", "2024-10-27T02:00:00+01:00"]
+    answer = Answer(1, "output", (), np.zeros(1), time=np.datetime64("2024-07-01"), timezone="Asia/Kolkata")
+    assert answer.to_dict()["time"] == "2024-07-01T05:30:00+05:30"
 
 
 def test_units():

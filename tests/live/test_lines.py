@@ -6,11 +6,12 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from nystream.data.reader import RecordError
 from nystream.live.saving import Position
-from nystream.live.sources import Feed, lines, open_source
+from nystream.live.sources import Feed, Item, lines, open_source
 from nystream.live.sources.formats import MAX_LINE, Parser
 from nystream.live.sources.lines import LineFile
 
@@ -215,3 +216,20 @@ def test_following_goes_on_after_a_last_line_without_an_end(tmp_path, monkeypatc
     with path.open("a") as file:
         file.write("\n[3]\n")
     assert next(again).record == [3]
+
+
+def test_lines_before_the_header_are_skipped(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("A station; of ours\n\na,b\n1,2\n3,4\n")
+    feed = Feed(open_source(str(path), skip_lines=2))
+    items = iter(feed)
+    assert next(items) == Item(4, {"a": "1", "b": "2"})
+    assert feed.source.shape() == (["a", "b"], 2)
+    again = Feed(open_source(str(path), skip_lines=2), feed.position)
+    assert list(again) == [Item(5, {"a": "3", "b": "4"})]
+    np.save(tmp_path / "a.npy", np.zeros((2, 2)))
+    for name in (str(tmp_path / "a.npy"), "mic", "sample"):
+        with pytest.raises(ValueError, match=r"skip_lines=1 is for files of lines and standard input, which .* is not"):
+            open_source(name, rate=8000, skip_lines=1)
+    with pytest.raises(ValueError, match="skip_lines"):
+        open_source(str(path), skip_lines=-1)

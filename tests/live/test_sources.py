@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from nystream.data.table_reader import Column, TableReader
 from nystream.live.saving import Position
 from nystream.live.sources import Feed, open_source
 from nystream.live.sources.lines import LineFile, PipedLines
@@ -202,3 +203,28 @@ def test_without_a_microphone(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OSError, match=r"needs the PortAudio library, .*: PortAudio library not found"):
         open_source("mic", rate=RATE)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_what_is_known_in_advance_is_read_ahead(tmp_path, name):
+    reader = TableReader((Column("load"), Column("wind")), ("load",), known=("wind",), known_rows=1)
+    frame = pl.DataFrame({"load": [1, 2, 3], "wind": [4, 5, 6]})
+    path = tmp_path / name
+    frame.write_csv(path) if name.endswith("csv") else frame.write_parquet(path)
+
+    def ahead(source):
+        return [item.record.get("wind ahead") and int(item.record["wind ahead"]) for item in Feed(source)]
+
+    source = open_source(str(path), reader=reader)
+    assert source.shape() == (("load", "wind", "wind ahead"), 3)
+    assert ahead(source) == [5, 6, None]
+    assert ahead(open_source(str(path))) == [None] * 3  # another model
+    live = frame.rename({"wind": "wind ahead"})  # as live records have it
+    live.write_csv(path) if name.endswith("csv") else live.write_parquet(path)
+    assert ahead(open_source(str(path), reader=reader)) == [4, 5, 6]
+    neither = frame.drop("wind")
+    neither.write_csv(path) if name.endswith("csv") else neither.write_parquet(path)
+    with pytest.raises(
+        ValueError, match="'wind ahead' must be the value of 'wind' at the time that is forecast, 1 row"
+    ):
+        reader.live().check(*open_source(str(path), reader=reader).shape())

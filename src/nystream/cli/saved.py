@@ -31,6 +31,8 @@ class OnSavedModel:
     gaps: Policy | None = option_of(Settings, "gaps", shown=AS_TRAINED)
     background: str | None = option_of(Settings, "background", shown=AS_TRAINED)
     seconds: float | None = option_of(Settings, "seconds", shown=AS_TRAINED)
+    skip_lines: int = option_of(Settings, "skip_lines", 0)
+    skip_end: int = option_of(Settings, "skip_end", 0)
     plain: bool = plain_option()
 
     @property
@@ -49,6 +51,8 @@ class OnSavedModel:
             gaps=self.gaps,
             background=self.background,
             seconds=self.seconds,
+            skip_lines=self.skip_lines,
+            skip_end=self.skip_end,
             show=self.show,
         )
         for note in problem.notes:

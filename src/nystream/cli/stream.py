@@ -52,6 +52,7 @@ class Stream:
         "Format of lines: JSON objects or arrays, or CSV, with a header (needed for tables) or only numbers. auto "
         "decides by the first line.",
     )
+    skip_lines: int = option(0, "Number of lines before the header or the first record.", "N")
     json: bool = option(False, "Print JSON lines, as in a pipe.")
     human: bool = option(False, "Print human-readable lines, as on a terminal.")
     latency: bool = option(False, "Print how many microseconds each step of the model took.")
@@ -97,7 +98,8 @@ class Stream:
         self.check()
         model = models.load(self.model)
         records = live_reader(model, self.missing, self.gaps_of(model.info))
-        source = open_source(self.source, self.format, self.follow, rate_of(model.info))
+        reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
+        source = open_source(self.source, self.format, self.follow, rate_of(model.info), self.skip_lines, reader)
         session = Session(model, records, self.backend)
         feed = self.feed(session, source)
         keeper = None

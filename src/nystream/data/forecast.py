@@ -16,6 +16,7 @@ from torch import Tensor
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
 from nystream.data.linear_start import MIN_VALID, RIDGE, LinearStart, beside, better, fit_start
+from nystream.data.ordered_rows import read_other, rows_in_order
 from nystream.data.problem import HELD_OUT, HeldOut, PartName, Problem, Scores
 from nystream.data.reader import Policy
 from nystream.data.row_splits import (
@@ -31,7 +32,7 @@ from nystream.data.row_splits import (
 )
 from nystream.data.table import Table, counted, listed
 from nystream.data.table_reader import TableReader
-from nystream.data.table_rows import TableRows, read_rows
+from nystream.data.table_rows import TableRows
 from nystream.data.table_schema import find_reader
 from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
@@ -162,11 +163,13 @@ def forecast(
     targets: Sequence[str] = (),
     horizon: int = 1,
     *,
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     time_format: str = "",
+    timezone: str = "",
     decimal: str = "",
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
+    known: Sequence[str] = (),
     units: Sequence[str] = (),
     missing: Policy | None = None,
     gaps: Policy | None = None,
@@ -180,14 +183,21 @@ def forecast(
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: Rows in order of time, as returned by `read_table`.
+        table: Rows in order of time, oldest or newest first, as returned by `read_table`.
         targets: Columns to forecast.
         horizon: Number of rows ahead.
-        time: The time column; auto-detected by default, "none" if there is none.
-        time_format: The format of times, as for `datetime.strptime`; auto-detected by default.
+        time: The time column, or the columns of the date and of the time of day; auto-detected by default, "none" if
+            there is none.
+        time_format: The format of times, as for `datetime.strptime`, with a space between the date and a time of day
+            from another column; auto-detected by default.
+        timezone: The time zone of the times, such as Europe/Berlin: those without one are local times, with daylight
+            saving time, and the time of day and of the week are those of this zone; none by default.
         decimal: The decimal mark of numbers given as text, "." or ","; auto-detected by default.
         columns: Columns to use; by default all that can be used.
         categorical: Columns of numbers that are categories.
+        known: Columns whose value at the time of the forecast is known in advance, such as a holiday or a weather
+            forecast. A table has the value of each row's own time; a live record has that of the time that is forecast,
+            in the field "NAME ahead". A table with columns of such names is read as live records are.
         units: Units of the targets, one for each, or one for all.
         missing: For an empty field: raise an error, repeat the column's last value, or skip the row; by default as the
             given reader was trained, otherwise an error.
@@ -203,15 +213,26 @@ def forecast(
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
-    how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format)
+    how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format, timezone)
     if reader is None:
         train = how.before if isinstance(how, Times) else how[0]
         reader, notes = find_reader(
-            table, targets, time, columns, categorical, train, time_format, decimal, horizon if linear else None
+            table,
+            targets,
+            time,
+            columns,
+            categorical,
+            train,
+            time_format,
+            decimal,
+            horizon if linear else None,
+            timezone,
+            _known_rows(known, horizon),
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = DATA
-    rows = read_rows(reader, table, missing, gaps)
+    rows, turned = rows_in_order(reader, table, missing, gaps)
+    notes = (*notes, *turned)
     if len(rows.x) <= horizon:
         raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     if isinstance(how, Times):
@@ -219,7 +240,7 @@ def forecast(
     else:
         where = by_shares(rows, horizon, how)
     if held_out:
-        others = {part: (other.name, _read_other(reader, part, other)) for part, other in held_out.items()}
+        others = {part: (other.name, read_other(reader, part, other)) for part, other in held_out.items()}
         where, rows = with_tables(where, rows, horizon, others)
     notes = (*notes, *rows.notes, *([where.note] if parts is DATA else []))
     problem = Forecast(reader, rows, horizon, _info(reader, units, horizon), notes, where)
@@ -227,12 +248,12 @@ def forecast(
     return _with_start(problem, narrow=not columns) if linear else problem
 
 
-def _read_other(reader: TableReader, part: HeldOut, table: Table) -> TableRows:
-    """The rows of another table, which must have the columns of the source."""
-    try:
-        return read_rows(reader, table)
-    except ValueError as error:
-        raise ValueError(f"{part}={table.name} cannot be used: {error}") from error
+def _known_rows(known: Sequence[str], horizon: int) -> dict[str, int]:
+    """The columns that are known in advance, with the number of rows."""
+    for name in known:
+        if list(known).count(name) > 1:
+            raise ValueError(f"known column {name!r} is named more than once")
+    return dict.fromkeys(known, horizon)
 
 
 def _info(reader: TableReader, units: Sequence[str], horizon: int) -> ModelInfo:
@@ -314,7 +335,7 @@ def _of_targets(problem: Forecast) -> Forecast:
     """The problem without columns other than the targets."""
     reader = problem.reader
     columns = tuple(column for column in reader.columns if column.name in reader.targets)
-    narrow = dataclasses.replace(reader, columns=columns)
+    narrow = dataclasses.replace(reader, columns=columns, known=())
     dropped = len(reader.names) - len(narrow.names)
     kept = np.r_[: len(columns), len(columns) + dropped : len(reader.names)]  # the targets come first
     rows = problem.rows._replace(x=np.ascontiguousarray(problem.rows.x[:, kept]))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
-from nystream.data.table import listed
-from nystream.data.table_reader import TableReader, Values
+from nystream.data.table import counted, joined_names, listed
+from nystream.data.table_reader import TableReader, Values, ahead_name
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 
@@ -33,6 +33,7 @@ class LiveTable(LiveReader):
 
     def __init__(self, reader: TableReader, missing: Policy, gaps: Policy) -> None:
         self.reader, self.missing, self.gaps, self.zoned = reader, missing, gaps, bool(reader.zoned)
+        self.timezone = reader.timezone
         self.state = TableState(initial_state(reader), np.full((reader.history, len(reader.targets)), np.nan))
 
     def read(self, record: Any) -> list[Token]:
@@ -78,17 +79,23 @@ class LiveTable(LiveReader):
 
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         reader = self.reader
-        needed = ([] if reader.time is None else [reader.time]) + list(reader.column_names)
+        needed = [*reader.time_columns, *reader.column_names]
         if columns is None:
             raise ValueError(f"records are {width} numbers without names, but the model needs {listed(needed)}")
-        missing = [name for name in needed if name not in columns]
+        missing, ahead = [name for name in needed if name not in columns], {ahead_name(k): k for k in reader.known}
         if len(missing) == len(needed):
-            raise ValueError(f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}")
+            raise ValueError(
+                f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}; "
+                f"if lines come before the header, --skip-lines skips them"
+            )
         if self.missing == "fill":
-            missing = [name for name in missing if name == reader.time or name in reader.targets]
+            missing = [name for name in missing if name in (*reader.time_columns, *reader.targets, *ahead)]
         if missing:
             verb = "is" if len(missing) == 1 else "are"
-            raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}")
+            hint, later = "", counted(reader.known_rows, "row")
+            if field := next((name for name in missing if name in ahead), ""):
+                hint = f"; {field!r} must be the value of {ahead[field]!r} at the time that is forecast, {later} later"
+            raise ValueError(f"{listed(missing)} {verb} missing from the columns, {listed(columns)}{hint}")
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
         # If gaps are ignored, the time of the next row is unknown.
@@ -97,23 +104,25 @@ class LiveTable(LiveReader):
         return np.datetime64(self.reader.spacing.after(int(time.view(np.int64)), rows), "us")
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
-        """The time of a record, one step after the last if it has none, and the time column's name in that case."""
+        """The time of a record, one step after the last if it has none, and the empty column's name in that case."""
         reader, last = self.reader, self.state.row.span.last
         if reader.time is None:
             return None, ()
-        field = record.get(reader.time)
+        field = reader.time_field(record)
         if is_empty(field):
+            empty = next(name for name in reader.time_columns if is_empty(record.get(name)))
             if self.missing == "fill" and last is None:
-                raise RecordError(f"the first record has no {reader.time!r}, and no earlier one to count from")
-            return None if last is None else reader.spacing.after(last, 1), (reader.time,)
+                raise RecordError(f"the first record has no {empty!r}, and no earlier one to count from")
+            return None if last is None else reader.spacing.after(last, 1), (empty,)
         try:
             time, zoned = parse_time(field, reader.form)
+            if reader.zoned is None or zoned is reader.zoned:
+                return reader.moment(time, last), ()
         except (ValueError, OverflowError) as error:
-            raise RecordError(f"{reader.time!r} is {shown(field)}, which is not a time: {error}", "no time") from error
-        if reader.zoned is not None and zoned is not reader.zoned:
-            needed = f"{ZONED[reader.zoned]}, as in training"
-            raise RecordError(f"{reader.time!r} is {shown(field)}, but {needed}", needed)
-        return time, ()
+            name = joined_names(reader.time, reader.clock)
+            raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
+        name, needed = joined_names(reader.time, reader.clock), f"{ZONED[reader.zoned]}, as in training"
+        raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
 
     def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:
         """The targets of the last rows; version 0.1 remembered only those of the last one, in `before`."""

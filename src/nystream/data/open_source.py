@@ -28,8 +28,8 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 # options that apply to one kind of source
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
-        *("target", "horizon", "time", "time_format", "decimal"),
-        *("columns", "categorical", "units", "missing", "gaps", "split"),
+        *("target", "horizon", "time", "time_format", "timezone", "skip_lines", "skip_end", "decimal"),
+        *("columns", "categorical", "known", "units", "missing", "gaps", "split"),
     ),
     "frames": ("task", "background", "group", "hop"),
     "audio": ("seconds", "group"),
@@ -63,8 +63,10 @@ def open_for_training(settings: Settings, show: bool | None = None, given: Colle
     _check_options(changed, path, kind)
     others = {name: _other(name, getattr(settings, name), kind) for name in HELD_OUT if getattr(settings, name)}
     if kind == "table":
-        tables = {name: read_table(other, show) for name, other in others.items()}
-        return forecast_table(settings, read_table(path, show), tables)
+        tables = {
+            name: read_table(other, show, settings.skip_lines, settings.skip_end) for name, other in others.items()
+        }
+        return forecast_table(settings, read_table(path, show, settings.skip_lines, settings.skip_end), tables)
     clips = with_groups(_read_files(settings, path, kind, show=show), settings.group)
     held_out = {
         name: with_groups(_read_files(settings, other, kind, name, clips, show), settings.group)
@@ -117,9 +119,11 @@ def forecast_table(settings: Settings, table: Table, held_out: Mapping[HeldOut, 
         settings.horizon,
         time=settings.time or None,
         time_format=settings.time_format,
+        timezone=settings.timezone,
         decimal=settings.decimal,
         columns=names_in(settings.columns, table.names),
         categorical=names_in(settings.categorical, table.names),
+        known=names_in(settings.known, table.names),
         units=(units,) if isinstance(units, str) and units and len(targets) == 1 else names_in(units),
         missing=settings.missing,
         gaps=settings.gaps,
@@ -145,6 +149,8 @@ def open_for(
     gaps: Policy | None = None,
     background: str | None = None,
     seconds: float | None = None,
+    skip_lines: int = 0,
+    skip_end: int = 0,
     show: bool | None = None,
 ) -> Problem:
     """Read a source with the reader of a trained model, to score it as in training.
@@ -153,6 +159,7 @@ def open_for(
         info: The model's info.
         path: The source.
         missing, gaps, background, seconds: As in `Settings`, by default as in training; "" is no background.
+        skip_lines, skip_end: As in `Settings`; they depend on the file, not on the training.
         show: Whether to show a progress bar; None for only on a terminal.
     """
     if info.reader is None:
@@ -163,9 +170,10 @@ def open_for(
     if kind != reader.kind:
         raise ValueError(f"the model reads {DESCRIPTIONS[reader.kind]}, but {path} is {DESCRIPTIONS[kind]}")
     options = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
+    options |= {"skip_lines": skip_lines or None, "skip_end": skip_end or None}
     _check_options({name: value for name, value in options.items() if value is not None}, path, kind)
     if isinstance(reader, TableReader):
-        table, horizon = read_table(path, show), info.horizon or 1
+        table, horizon = read_table(path, show, skip_lines, skip_end), info.horizon or 1
         return forecast(table, horizon=horizon, units=info.units, missing=missing, gaps=gaps, reader=reader)
     if kind == "audio":
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)

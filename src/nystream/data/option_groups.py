@@ -23,15 +23,34 @@ class TableOptions:
     target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
     horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
     time: str = option(
-        "", "Tables: column with the time of each row; none if no column has it.", "NAME", "auto-detected"
+        "",
+        "Tables: column with the time of each row, or two, with the date and the time of day: date,time; none if no "
+        "column has it.",
+        "NAMES",
+        "auto-detected",
     )
     time_format: str = option(
         "", "Tables: format of the times, such as '%d.%m.%Y %H:%M', iso or seconds.", "FORMAT", "auto-detected"
     )
+    timezone: str = option(
+        "",
+        "Tables: time zone of the times, such as Europe/Berlin, whose daylight saving time and calendar are then used.",
+        "ZONE",
+        "none",
+    )
+    skip_lines: int = option(0, "CSV files: number of lines before the header.", "N")
+    skip_end: int = option(0, "CSV files: number of lines after the data, without empty ones.", "N")
     decimal: str = option("", "Tables: decimal separator of numbers.", ".|,", "auto-detected")
     columns: Names = option("", "Tables: input columns, in addition to the targets.", "NAMES", "all")
     categorical: Names = option(
         "", "Tables: numeric columns to treat as categories, as columns of text are.", "NAMES", "none"
+    )
+    known: Names = option(
+        "",
+        "Tables: columns whose value at the time of the forecast is known in advance, such as a weather forecast; live "
+        "records have it as 'NAME ahead'.",
+        "NAMES",
+        "none",
     )
     units: Names = option("", "Tables: units of the targets, such as MW.", "NAMES", "none")
     missing: Policy = option(

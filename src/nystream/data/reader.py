@@ -67,6 +67,7 @@ class LiveReader(ABC):
         note_kind: The same for all notes of the same kind, as `RecordError.kind`.
         lost: The number of records that were dropped by the last call: the record itself, or one held back before.
         zoned: Whether the times of its tokens are in UTC; otherwise they are local times without a time zone.
+        timezone: The time zone in which times are printed; they are then in UTC. "" for none.
     """
 
     state: Any
@@ -74,6 +75,7 @@ class LiveReader(ABC):
     note_kind: str = ""
     lost: int = 0
     zoned: bool = False
+    timezone: str = ""
 
     @abstractmethod
     def read(self, record: Any) -> list[Token]:

@@ -15,6 +15,7 @@ from nystream.data.table import Table, counted
 from nystream.data.table_rows import TableRows
 from nystream.data.timestamps.column import find_time
 from nystream.data.timestamps.parse import ISO, parse_time
+from nystream.data.timestamps.zone import shifted_to_utc
 
 DATA: dict[PartName, str] = {"train": "training data", "valid": "validation data", "test": "test data"}
 NEEDED = "it must be two times, such as 2023-01-01,2023-07-01, or three shares, such as 0.7,0.15,0.15"
@@ -74,20 +75,28 @@ def given_shares(split: Sequence[str], held_out: Mapping[HeldOut, object]) -> Sh
     return train, valid, test
 
 
-def given_times(split: Sequence[str], table: Table, time: str | None, time_format: str) -> Times:
-    """The times that a split gives."""
+def given_times(
+    split: Sequence[str], table: Table, time: str | Sequence[str] | None, time_format: str, timezone: str = ""
+) -> Times:
+    """The times that a split gives; they are local times of a time zone, if one is given."""
     text = ",".join(split)
-    column, _ = find_time(table, time, time_format)
+    column, _ = find_time(table, time, time_format, timezone)
     if column is None:
         raise ValueError(f"split={text!r} needs times, but {table.name} has no time column; give three shares instead")
-    zoned = table.zoned(column.name, column.time_format)
+    zoned = table.zoned(column.name, column.time_format, column.clock)
     valid, test = (_parsed(value, text, column.time_format, zoned) for value in split)
     if not valid < test:
         raise ValueError(f"split={text!r}: the test data must begin after the validation data")
-    times = table.times(column.name, column.time_format)
+    times = table.times(column.name, column.time_format, column.clock)
+    moments = [_moment(value, timezone) for value in (valid, test)]
     # Half a row more, so that rounding does not matter.
-    before = (int((times < valid).sum()) + 0.5) / len(times)
-    return Times((split[0], split[1]), valid, test, min(before, 1.0))
+    before = (int((times < (moments[0] if zoned else valid)).sum()) + 0.5) / len(times)
+    return Times((split[0], split[1]), moments[0], moments[1], min(before, 1.0))
+
+
+def _moment(time: np.datetime64, timezone: str) -> np.datetime64:
+    """The moment in UTC of a local time; without a time zone, the time itself."""
+    return np.datetime64(shifted_to_utc(int(time.astype(np.int64)), timezone), "us") if timezone else time
 
 
 def _parsed(value: str, text: str, time_format: str, zoned: bool) -> np.datetime64:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from nystream.config.checks import fields_of, one_of, positive_int
+from nystream.config.checks import fields_of, one_of, positive_int, whole
 from nystream.config.option import option
 from nystream.data.option_groups import (
     ClassOptions,
@@ -25,8 +25,9 @@ from nystream.data.option_groups import (
     Variant,
 )
 from nystream.data.reader import Policy
+from nystream.data.timestamps.zone import find_zone
 
-LISTS = ("target", "columns", "categorical", "units", "split")
+LISTS = ("target", "columns", "categorical", "known", "units", "split")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
 # second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
@@ -79,6 +80,10 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
             ("decimal", ("", ".", ",")),
         ):
             one_of(name, getattr(self, name), choices)
+        for name in ("skip_lines", "skip_end"):
+            whole(name, getattr(self, name))
+        if self.timezone:
+            find_zone(self.timezone)
         for name in ("horizon", "embed_dim", "num_heads", "batch_size"):
             positive_int(name, getattr(self, name))
         for name in ("window", "landmarks", "layers", "epochs", "hop", "seed"):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,8 +22,10 @@ from nystream.data.calendar import DAY, WEEK, time_features
 from nystream.data.numbers import read_number
 from nystream.data.reader import Policy, Reader, check_policy, is_empty, reject_gaps
 from nystream.data.table import listed
+from nystream.data.timestamps.clock import join_time
 from nystream.data.timestamps.parse import ISO
 from nystream.data.timestamps.spacing import Spacing
+from nystream.data.timestamps.zone import find_zone, local_times, to_local, to_utc
 
 if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable
@@ -83,7 +85,7 @@ class TableReader(Reader):
     Args:
         columns: The columns that tokens are made of.
         targets: The columns that are forecast; they must be numbers.
-        time: The time column; None if there is none.
+        time: The time column, or that of the date if there is a `clock`; None if there is none.
         form: The format of times.
         step: Seconds between two rows.
         periods: Hours of the cycles whose phase is part of a token.
@@ -98,6 +100,11 @@ class TableReader(Reader):
         lags: Numbers of rows: a token has the difference of each target to its value that many rows ago, or 0 if there
             was no such row yet. Without any, it has the change of each target since the previous row.
         ahead: Number of rows after a row at which the phases of `periods` are taken: the horizon of the forecast.
+        clock: The column with the time of day, if it is separate from the date.
+        timezone: The time zone of times without one, and of the calendar. Times are then in UTC.
+        known: Columns whose value is known in advance, as of a calendar or a weather forecast. A token has their value
+            `known_rows` rows later: in a table that of the row there, in a live record the field "NAME ahead".
+        known_rows: The number of rows: the horizon of the forecast.
     """
 
     kind: ClassVar[str] = "table"
@@ -117,6 +124,10 @@ class TableReader(Reader):
     gaps: Policy = "fail"
     lags: tuple[int, ...] = ()
     ahead: int = 0
+    clock: str | None = None
+    timezone: str = ""
+    known: tuple[str, ...] = ()
+    known_rows: int = 0
 
     def __post_init__(self) -> None:
         for lag in self.lags:
@@ -129,6 +140,17 @@ class TableReader(Reader):
                 )
         if self.time is not None and not (self.step is not None and self.step > 0):
             raise ValueError(f"step={self.step!r} must be a number of seconds above 0 if there is a time column")
+        whole("known_rows", self.known_rows)
+        for name in self.known:
+            positive_int("known_rows", self.known_rows)
+            if name in self.targets:
+                raise ValueError(f"target {name!r} is forecast, so it cannot be known in advance")
+        if self.clock is not None and self.time is None:
+            raise ValueError(f"clock={self.clock!r} is a time of day without a date: time must name its column")
+        if self.timezone:
+            find_zone(self.timezone)
+            if self.time is None:
+                raise ValueError(f"timezone={self.timezone!r} needs a time column")
         if self.zoned is not None:
             boolean("zoned", self.zoned)
         boolean("centred", self.centred)
@@ -142,15 +164,53 @@ class TableReader(Reader):
             past = (f"{target}, {lag} row{'s' * (lag > 1)} ago" for target in self.targets for lag in self.lags)
         periods = [PERIOD_NAMES.get(period, f"{period:g} hours") for period in self._periods]
         waves = (f"{wave} of {period}" for period in periods for wave in ("sine", "cosine"))
-        return (*(name for column in self.columns for name in column.names), *past, *waves)
+        return (*(name for column in self.live_form.columns for name in column.names), *past, *waves)
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
     @cached_property
+    def known_places(self) -> list[int]:
+        """Which columns are known in advance."""
+        return [place for place, name in enumerate(self.column_names) if name in self.known]
+
+    def has_ahead(self, columns: Collection[str]) -> bool:
+        """Whether a table with these columns has what is known in advance as live records do."""
+        return set(map(ahead_name, self.known)) <= set(columns)
+
+    @cached_property
+    def live_form(self) -> TableReader:
+        """The reader of live records: what is known in advance is a field of its own in them."""
+        if not self.known_places:
+            return self
+        columns = list(self.columns)
+        for place in self.known_places:
+            columns[place] = replace(columns[place], name=ahead_name(columns[place].name))
+        return replace(self, columns=tuple(columns))
+
+    @cached_property
     def target_places(self) -> list[int]:
         return [self.column_names.index(target) for target in self.targets]
+
+    @cached_property
+    def time_columns(self) -> tuple[str, ...]:
+        """The columns with the time: none, one, or those of the date and the time of day."""
+        return tuple(name for name in (self.time, self.clock) if name is not None)
+
+    def time_field(self, record: Mapping[str, Any]) -> Any:
+        """Return the time of a record as it is written; date and time of day are joined, None if one is empty."""
+        fields = [record.get(name) for name in self.time_columns]
+        return fields[0] if len(fields) == 1 else join_time(*fields)
+
+    def moment(self, time: int, last: int | None) -> int:
+        """Return when a row was measured, given its time as written and when the last row was; in microseconds.
+
+        These differ if times are local: the result is in UTC. ValueError if there is no such local time.
+        """
+        if not self.timezone or self.zoned:
+            return time
+        return to_utc(time, self.timezone, None if last is None else self.spacing.after(last, 1))
 
     @property
     def _periods(self) -> tuple[float, ...]:
@@ -160,7 +220,7 @@ class TableReader(Reader):
     def spacing(self) -> Spacing:
         """The time between rows."""
         assert self.step is not None
-        return Spacing(np.timedelta64(round(self.step * 1e6), "us"), self.months, self.day)
+        return Spacing(np.timedelta64(round(self.step * 1e6), "us"), self.months, self.day, self.timezone)
 
     @cached_property
     def usual(self) -> Values:
@@ -195,7 +255,7 @@ class TableReader(Reader):
         else:
             parts.append(np.nan_to_num(now - past[: len(now)]))
         if time is not None and self._periods:
-            parts.append(time_features(time + np.timedelta64(self._ahead, "us"), self._periods))
+            parts.append(time_features(self._phase_times(time), self._periods))
         with np.errstate(over="ignore"):
             return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
@@ -218,7 +278,7 @@ class TableReader(Reader):
             row += np.nan_to_num(past[self._past_rows].T - np.array(now)[:, None]).ravel().tolist()
         else:
             row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
-        seconds = (time + self._ahead) // 1_000_000
+        seconds = self._phase_time(time) // 1_000_000
         row += _waves(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
 
@@ -226,6 +286,23 @@ class TableReader(Reader):
     def _past_rows(self) -> NDArray[np.int64]:
         """Where the rows of the lags are in the past, whose last row is that of one row ago."""
         return self.history - np.array(self.lags)
+
+    def _phase_time(self, time: int) -> int:
+        """The time of the row that is forecast, by the clock, given that of a row."""
+        if not self.timezone:
+            return time + self._ahead
+        if self.spacing.by_days:
+            return to_local(time, self.timezone) + self._ahead
+        return to_local(time + self._ahead, self.timezone)
+
+    def _phase_times(self, times: NDArray[Any]) -> NDArray[Any]:
+        """The same for times [N]."""
+        ahead = np.timedelta64(self._ahead, "us")
+        if not self.timezone:
+            return times + ahead
+        if self.spacing.by_days:
+            return local_times(times, self.timezone) + ahead
+        return local_times(times + ahead, self.timezone)
 
     @cached_property
     def _ahead(self) -> int:
@@ -244,7 +321,7 @@ class TableReader(Reader):
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveTable:
         from nystream.data.live_table import LiveTable
 
-        return LiveTable(self, *self.policies(missing, gaps))
+        return LiveTable(self.live_form, *self.policies(missing, gaps))
 
     def policies(self, missing: Policy | None, gaps: Policy | None) -> tuple[Policy, Policy]:
         """Return the checked policies for missing fields and gaps, by default those of training."""
@@ -262,7 +339,7 @@ class TableReader(Reader):
         for place, column in enumerate(given.pop("columns", ())):
             column = fields_of(Column, column, f"reader.columns[{place}]")
             columns.append(Column(**column | {"categories": tuple(column.get("categories", ()))}))
-        for name in ("targets", "periods", "lags"):
+        for name in ("targets", "periods", "lags", "known"):
             if name in given:
                 given[name] = tuple(given[name])
         try:
@@ -275,6 +352,11 @@ class TableReader(Reader):
 def _waves(angles: tuple[float, ...]) -> Values:
     """Sine and cosine of every angle, by numpy, so that they are bitwise those of `time_features`."""
     return tuple(np.stack([np.sin(angles), np.cos(angles)], 1).ravel().tolist())
+
+
+def ahead_name(name: str) -> str:
+    """Return the field of a live record with the value of a column at the time that is forecast."""
+    return f"{name} ahead"
 
 
 def category_name(field: Any) -> str:

@@ -59,26 +59,46 @@ def read_rows(
     lacking, times = np.isnan(np.column_stack(columns)), None  # [N, columns]
     untimed = np.zeros(len(table), bool)
     if reader.time is not None:
-        times = table.times(reader.time, reader.form)
+        times = table.times(reader.time, reader.form, reader.clock)
         untimed = np.isnat(times)
-        if reader.zoned is not None and table.zoned(reader.time, reader.form) is not reader.zoned:
+        if reader.zoned is not None and table.zoned(reader.time, reader.form, reader.clock) is not reader.zoned:
             raise ValueError(f"{table.name}: {ZONED[reader.zoned]}, as in training")
     placed = _place(reader, table, columns, times, lacking.any(1) | untimed, missing, gaps)
     if placed.incomplete:
         places = [_incomplete(reader, table, row, lacking[row], untimed[row]) for row in placed.incomplete[:MAX_PLACES]]
         first = shortened(places, MAX_PLACES, "; ", len(placed.incomplete))
-        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}")
+        footer = table.footer(placed.incomplete[0], lambda row: bool(untimed[row]))
+        raise ValueError(f"{table.name} has missing fields, {first}; {MISSING_HINT}{footer}")
     fields = Counter[str]()
     if missing == "fill":
         fields.update(dict(zip(reader.column_names, lacking[placed.accepted].sum(0).tolist(), strict=True)))
-        fields[reader.time or ""] += int(untimed[placed.accepted].sum())
+        for row in placed.accepted:
+            if untimed[row]:
+                fields[_empty_time(reader, table, row)] += 1
     targets, width = reader.target_places, len(reader.columns)
     values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
     given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
     stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
-    x = reader.encode(values, stamps)
+    x = reader.encode(_with_known(reader, values, placed.rows), stamps)
     known = ~np.isnan(given).reshape(-1, len(targets))
     return TableRows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
+
+
+def _with_known(reader: TableReader, values: NDArray[np.float64], rows: Sequence[Row]) -> NDArray[np.float64]:
+    """Values [N, columns] with those of columns that are known in advance from the rows that are forecast.
+
+    A row that fills a gap has the last ones before it, as in a live stream. After the last rows, the last value is
+    repeated: they have no target.
+    """
+    if not reader.known_places or not rows:
+        return values
+    values, last = values.copy(), 0
+    source = np.minimum(np.arange(len(rows)) + reader.known_rows, len(rows) - 1)
+    for place, row in enumerate(rows):
+        last = last if row.kind == "gap" else place
+        source[place] = source[last]
+    values[:, reader.known_places] = values[source][:, reader.known_places]
+    return values
 
 
 def _place(
@@ -102,9 +122,15 @@ def _place(
             if time == NAT:
                 last = state.span.last
                 if last is None and missing != "skip":
-                    where = f"{table.name}, {table.line(row)}"
-                    raise ValueError(f"{where}: {reader.time!r} is empty, and there is no earlier row to count from")
+                    where, name = f"{table.name}, {table.line(row)}", _empty_time(reader, table, row)
+                    footer = table.footer(row, lambda other: times is not None and bool(np.isnat(times[other])))
+                    raise ValueError(f"{where}: {name!r} is empty, and there is no earlier row to count from{footer}")
                 time = None if last is None else reader.spacing.after(last, 1)
+            elif time is not None:
+                try:
+                    time = reader.moment(time, state.span.last)
+                except (ValueError, OverflowError) as error:
+                    raise table.bad_time(row, reader.time, reader.clock, error) from error
             verdict = place_row(reader, gaps, state, time)
             if verdict.error:
                 rejected.append(f"{table.line(row)}: {verdict.error}")
@@ -144,18 +170,24 @@ def _values(table: Table, column: Column, decimal: str) -> NDArray[np.float64]:
     if wrong is None and np.isinf(values).any():
         wrong = int(np.isinf(values).argmax())
     if wrong is not None:
-        field = table.raw(column.name, wrong)
+        field, footer = table.raw(column.name, wrong), table.footer(wrong, lambda row: bool(np.isnan(values[row])))
         raise ValueError(
             f"{table.name}, {table.line(wrong)}: column {column.name!r} is {field!r}, which is not a finite number"
+            f"{footer}"
         )
     return values
 
 
 def _incomplete(reader: TableReader, table: Table, row: int, lacking: NDArray[np.bool_], untimed: bool) -> str:
     """Where a field is missing, and what is there instead."""
-    name = reader.time if reader.time is not None and untimed else reader.column_names[int(lacking.argmax())]
+    name = _empty_time(reader, table, row) if untimed else reader.column_names[int(lacking.argmax())]
     field = table.raw(name, row)
     return f"{table.line(row)}: {name!r} is {empty_text(field) if is_empty(field) else f'{field!r}, a new category'}"
+
+
+def _empty_time(reader: TableReader, table: Table, row: int) -> str:
+    """The column of a row without a time that is empty: its date or its time of day, if they are two columns."""
+    return next(name for name in reader.time_columns if is_empty(table.raw(name, row)))
 
 
 def _notes(reader: TableReader, placed: Placed, fields: Counter[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from nystream.data import numbers
 from nystream.data.calendar import DAY, WEEK
 from nystream.data.lags import choose_lags, harmonics
 from nystream.data.table import Table, listed
-from nystream.data.table_reader import Column, TableReader, category_name
-from nystream.data.timestamps.column import find_time
+from nystream.data.table_reader import Column, TableReader, ahead_name, category_name
+from nystream.data.timestamps.column import find_time, oldest_first
 
 MAX_CATEGORIES = 32  # of a column
 MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a column are treated as errors
@@ -25,33 +25,42 @@ MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a colum
 def find_reader(
     table: Table,
     targets: Sequence[str],
-    time: str | None = None,
+    time: str | Sequence[str] | None = None,
     columns: Sequence[str] = (),
     categorical: Sequence[str] = (),
     train: float = 1.0,
     time_format: str = "",
     decimal: str = "",
     horizon: int | None = None,
+    timezone: str = "",
+    known: Mapping[str, int] | None = None,
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
     Categories and typical values are taken from the first rows alone, of which `train` is the share. With a `horizon`,
     tokens also have the lags and harmonics that a forecast so many rows ahead needs, and numbers come first in them,
-    the targets before all others.
+    the targets before all others. `known` maps columns that are known in advance to the number of rows.
     """
-    _check_names(table, targets, columns, categorical)
+    known = known or {}
+    _check_names(table, targets, columns, categorical, tuple(known))
     if decimal:
         one_of("decimal", decimal, (".", ","))
-    time_column, other_times = find_time(table, time, time_format)
-    time_name = None if time_column is None else time_column.name
-    if time_name in targets:
-        raise ValueError(f"target {time_name!r} is the time column; name a column of numbers")
+    time_column, other_times = find_time(table, time, time_format, timezone)
+    if time_column is not None:
+        table = oldest_first(table, time_column.name, time_column.time_format, time_column.clock, timezone)
+    time_names = () if time_column is None else (time_column.name, time_column.clock)
+    for name in set(targets) & set(time_names):
+        raise ValueError(f"target {name!r} is the time column; name a column of numbers")
     notes = ["no time column: rows are taken in order" if time_column is None else time_column.note]
     kind = "a time" if time_column is None else "another time"
     notes += [f"{name!r} is dropped: it is {kind}" for name in other_times if name not in columns]
-    wanted = set(columns) | set(targets)
+    for name in set(known) & set(time_names):
+        raise ValueError(f"known column {name!r} is the time column, which every forecast already has")
+    wanted = {*columns, *targets, *known}
     used = [
-        name for name in table.names if name != time_name and (name in wanted or not (columns or name in other_times))
+        name
+        for name in table.names
+        if name not in time_names and (name in wanted or not (columns or name in other_times))
     ]
     texts = {name: table.texts(name) for name in used if table.is_text(name) and name not in categorical}
     try:
@@ -75,19 +84,31 @@ def find_reader(
             raise ValueError(
                 f"target {name!r} must be numbers, but {table.line(row)} has {table.raw(name, row)!r}; "
                 f"classes are learned from a folder of feature files (.npy, .npz), not from a table"
+                f"{_footer(table, name, decimal)}"
             )
-    reader = TableReader(tuple(usable), tuple(targets), periods=(), decimal=decimal, centred=True)
+    reader = TableReader(
+        tuple(usable),
+        tuple(targets),
+        periods=(),
+        decimal=decimal,
+        centred=True,
+        known=tuple(known),
+        known_rows=max(known.values(), default=0),
+    )
+    notes += [f"{name!r} is known in advance: live records have it as {ahead_name(name)!r}" for name in known]
     if time_column is not None:
-        name, time_format, spacing, _ = time_column
+        name, clock, time_format, spacing, _ = time_column
         reader = dataclasses.replace(
             reader,
             time=name,
+            clock=clock,
             form=time_format,
             step=float(spacing.step / np.timedelta64(1, "s")),
-            periods=_periods(table.times(name, time_format)[:rows], spacing.step),
+            periods=_periods(table.times(name, time_format, clock)[:rows], spacing.step),
             months=spacing.months,
             day=spacing.day,
-            zoned=table.zoned(name, time_format),
+            timezone=timezone,
+            zoned=table.zoned(name, time_format, clock),
         )
     return (reader if horizon is None else _with_lags(reader, horizon, rows)), tuple(notes)
 
@@ -106,8 +127,15 @@ def _with_lags(reader: TableReader, horizon: int, rows: int) -> TableReader:
     )
 
 
-def _check_names(table: Table, targets: Sequence[str], columns: Sequence[str], categorical: Sequence[str]) -> None:
-    for what, names in (("target", targets), ("column", columns), ("categorical column", categorical)):
+def _check_names(
+    table: Table,
+    targets: Sequence[str],
+    columns: Sequence[str],
+    categorical: Sequence[str],
+    known: Sequence[str],
+) -> None:
+    kinds = {"target": targets, "column": columns, "categorical column": categorical, "known column": known}
+    for what, names in kinds.items():
         for name in names:
             if name not in table.names:
                 raise ValueError(f"{table.name} has no {what} {name!r}; it has {listed(table.names)}")
@@ -163,13 +191,19 @@ def _number_column(table: Table, name: str, values: NDArray[np.float64], wanted:
     return Column(name, usual=float(np.median(known)))
 
 
+def _footer(table: Table, name: str, decimal: str) -> str:
+    """A hint if the fields of a column that are not numbers are those of the last lines."""
+    values, wrong = table.numbers(name, decimal)
+    return "" if wrong is None else table.footer(wrong, lambda row: bool(np.isnan(values[row])))
+
+
 def _text_problem(table: Table, name: str, decimal: str, example: str, count: int) -> str:
     """Why a column of text with too many values cannot be used: a typing error, another decimal mark, units, …"""
     values, wrong = table.numbers(name, decimal)
     if wrong is not None:
         place = f"has {table.raw(name, wrong)!r} in {table.line(wrong)}"
         if np.isfinite(values).mean() >= MOSTLY_NUMBERS:
-            return f"{place}, which is not a number"
+            return f"{place}, which is not a number{_footer(table, name, decimal)}"
         if table.numbers(name, "." if decimal[0] == "," else ",")[1] is None:
             return f"{place}, which is not a number with the decimal mark {decimal[0]!r}"
     unit = re.fullmatch(r"[$€£¥] ?[-+]?\d[\d.,]*|[-+]?\d[\d.,]* ?[^\d\s]{1,4}", example.strip())

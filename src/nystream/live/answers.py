@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
 from nystream.data.reader import Token
+from nystream.data.timestamps.zone import local_text
 
 CLASS_TASKS = ("classification", "detection")  # whose outputs are logits of classes
 MICROSECONDS = np.dtype("datetime64[us]")
@@ -36,6 +37,7 @@ class Answer(NamedTuple):
     filled: tuple[str, ...] = ()  # columns of the record that were missing and were filled in
     gap: bool = False  # there was no record: the token fills a gap in time
     microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together
+    timezone: str = ""  # in which times, which are then in UTC, are printed
 
     @property
     def finite(self) -> bool:
@@ -68,9 +70,9 @@ class Answer(NamedTuple):
         """
         fields: dict[str, Any] = {"token": self.token, **source}
         if self.time is not None:
-            fields["time"] = iso_time(self.time, self.zoned)
+            fields["time"] = iso_time(self.time, self.zoned, self.timezone)
         if self.time_ahead is not None:
-            fields["for"] = iso_time(self.time_ahead, self.zoned)
+            fields["for"] = iso_time(self.time_ahead, self.zoned, self.timezone)
         elif self.rows_ahead is not None:
             fields["ahead"] = self.rows_ahead
         if self.several:
@@ -96,9 +98,11 @@ class Interpreter:
         output_dim: Number of outputs.
         ahead: The method of the reader.
         zoned: Whether the reader's times are in UTC.
+        timezone: The time zone in which they are printed; "" for none.
     """
 
-    def __init__(self, info: ModelInfo, output_dim: int, ahead: Ahead, zoned: bool = False) -> None:
+    def __init__(self, info: ModelInfo, output_dim: int, ahead: Ahead, zoned: bool = False, timezone: str = "") -> None:
+        self._timezone = timezone
         self.names, self.units, self._ahead, self._zoned = info.labels, info.units, ahead, zoned
         self.kind, self._rows, self._several = "output", None, False
         if info.task in CLASS_TASKS:
@@ -132,6 +136,7 @@ class Interpreter:
             token.filled,
             token.gap,
             microseconds,
+            self._timezone,
         )
 
 
@@ -155,7 +160,12 @@ def json_numbers(values: NDArray[Any]) -> list[float | None]:
     return [float(str(value)) if math.isfinite(value) else None for value in values]
 
 
-def iso_time(time: np.datetime64, zoned: bool = False) -> str:
-    """Return a time as ISO 8601, without fractions if they are zero, with a Z if it is in UTC."""
+def iso_time(time: np.datetime64, zoned: bool = False, timezone: str = "") -> str:
+    """Return a time as ISO 8601, without fractions if they are zero, with a Z if it is in UTC.
+
+    With a time zone, the time is converted from UTC to local time, with its offset.
+    """
+    if timezone:
+        return local_text(int(time.astype(MICROSECONDS).astype(np.int64)), timezone)
     text = str(time if time.dtype == MICROSECONDS else time.astype(MICROSECONDS)).removesuffix(".000000")
     return f"{text}Z" if zoned else text

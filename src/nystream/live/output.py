@@ -67,7 +67,7 @@ def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
     from rich.text import Text
 
     text = Text(f"{answer.token:>7}  ", style="")
-    for part in (file, answer.time and _time_text(answer.time, answer.zoned)):
+    for part in (file, answer.time and _time_text(answer, answer.time)):
         text.append(f"{part}  " if part else "", style="dim")
     for place, (name, value, unit) in enumerate(_named_values(answer)):
         text.append(f"{name} ")
@@ -77,7 +77,7 @@ def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
     if answer.kind != "probabilities" and hidden > 0:
         text.append(f"and {hidden} more  ", style="dim")
     if answer.time_ahead is not None:
-        text.append(f"for {_time_text(answer.time_ahead, answer.zoned)}  ", style="dim")
+        text.append(f"for {_time_text(answer, answer.time_ahead)}  ", style="dim")
     elif answer.rows_ahead is not None:
         text.append(f"{counted(answer.rows_ahead, 'row')} ahead  ", style="dim")
     if latency:
@@ -114,5 +114,5 @@ def short(value: Any) -> str:
     return f"{value:.5g}"
 
 
-def _time_text(time: np.datetime64, zoned: bool) -> str:
-    return iso_time(time, zoned).replace("T", " ")
+def _time_text(answer: Answer, time: np.datetime64) -> str:
+    return iso_time(time, answer.zoned, answer.timezone).replace("T", " ")

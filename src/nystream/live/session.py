@@ -48,7 +48,9 @@ class Session:
         self.reader = live_reader(model) if reader is None else reader
         self._pool = StreamPool(model, capacity=1, backend=backend)
         self._stream = self._pool.open()
-        self._interpreter = Interpreter(model.info, model.config.output_dim, self.reader.ahead, self.reader.zoned)
+        self._interpreter = Interpreter(
+            model.info, model.config.output_dim, self.reader.ahead, self.reader.zoned, self.reader.timezone
+        )
         self._fresh = self.reader.state
         self._together = model.config.update_size
         self._dtype = next(model.parameters()).dtype

@@ -39,6 +39,15 @@ def test_if_gaps_are_errors_nothing_is_held_back(hours, words):
     assert not verdict.held_back
 
 
+@pytest.mark.parametrize("gaps", ["fail", "fill", "skip"])
+def test_rows_that_come_newest_first(gaps):
+    verdict = judge(HOURLY, gaps, Span(9 * HOUR, 9 * HOUR), 8 * HOUR)
+    assert "newest first? a stream must be oldest first: (head -n 1 FILE;" in verdict.error + verdict.note
+    for span, hour in ((verdict.span, 7), (Span(0, 9 * HOUR), 8)):  # it was said before; one row came again
+        verdict = judge(HOURLY, gaps, span, hour * HOUR)
+        assert "newest first?" not in verdict.error + verdict.note
+
+
 def test_daylight_saving_time():
     last = int(np.datetime64("2024-03-31T01:00", "us").astype(int))
     assert "daylight saving time?" in judge(HOURLY, "fail", Span(last, last), last + 2 * HOUR).error

@@ -82,6 +82,8 @@ def _merit(values: Sequence[Any], time_format: str) -> tuple[int, float]:
         except (ValueError, OverflowError):
             continue
     stamps: NDArray[Any] = np.array(times, np.int64).view("datetime64[us]")
+    if len(stamps) and stamps[-1] < stamps[0]:  # newest first
+        stamps = stamps[::-1]
     step = typical_step(stamps)
     regular = 0.0 if step is None else float((np.abs(np.diff(stamps) / step - 1) <= TOLERANCE).mean())
     return len(times), regular

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.timestamps.zone import shifted_to_utc, to_local
+
 TOLERANCE = 0.1  # of a step; the lengths of months differ by less
 JITTER = 0.25  # of a step: how early or late the next row may be
 MONTH = np.timedelta64(2_629_746, "s")  # on average
+_DAY = 86_400_000_000  # microseconds
 MIN_CALENDAR_ROWS = 3  # fewer may fall on the same day of the month by chance
 
 
@@ -23,11 +26,13 @@ class Spacing:
         step: The time; the average one if rows follow the calendar.
         months: Months between two rows; 0 if rows do not follow the calendar.
         day: The day of the month that rows fall on, or its last day if the month is shorter.
+        timezone: The time zone in which days and months are counted; "" if times are as they are written, or in UTC.
     """
 
     step: np.timedelta64
     months: int = 0
     day: int = 0
+    timezone: str = ""
 
     @cached_property
     def microseconds(self) -> int:
@@ -35,6 +40,17 @@ class Spacing:
 
     def after(self, time: int, rows: int) -> int:
         """Return the time of a row, given the time of the one that many rows before; in microseconds."""
+        if not self.by_days:
+            return self._after(time, rows)
+        return shifted_to_utc(self._after(to_local(time, self.timezone), rows), self.timezone)
+
+    @cached_property
+    def by_days(self) -> bool:
+        """Whether steps are days or months of a time zone, whose length in hours differs."""
+        whole = self.months > 0 or self.microseconds % _DAY == 0
+        return bool(self.timezone) and whole
+
+    def _after(self, time: int, rows: int) -> int:
         if not self.months:
             return time + self.microseconds * rows
         stamp = np.datetime64(time, "us")
@@ -44,7 +60,7 @@ class Spacing:
 
     def between(self, before: int, after: int, i: int, steps: int) -> int:
         """Return the time of the i-th missing row between two rows that are `steps` apart."""
-        return self.after(before, i) if self.months else before + (after - before) * i // steps
+        return self.after(before, i) if self.months or self.by_days else before + (after - before) * i // steps
 
     def __str__(self) -> str:
         if not self.months:

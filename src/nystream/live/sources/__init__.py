@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nystream.config.checks import whole
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import feature_files
+from nystream.data.reader import Reader
 from nystream.data.sounds import SUFFIXES as SOUNDS
 from nystream.data.sounds import sound_files
 from nystream.data.table import PARQUET
+from nystream.data.table import SUFFIXES as TABLES
+from nystream.data.table_reader import TableReader
 from nystream.live.sources.formats import Format
 from nystream.live.sources.lines import SAMPLE, LineFile, PipedLines, SampleLines
 from nystream.live.sources.rows import FrameFile, TableFile
@@ -20,7 +24,14 @@ __all__ = ["Feed", "Format", "Item", "Source", "open_source"]
 UNSUPPORTED = (".zip", ".gz", ".xlsx")  # which would otherwise be read as lines
 
 
-def open_source(name: str, form: Format = "auto", follow: bool = False, rate: int | None = None) -> Source:
+def open_source(
+    name: str,
+    form: Format = "auto",
+    follow: bool = False,
+    rate: int | None = None,
+    skip_lines: int = 0,
+    reader: Reader | None = None,
+) -> Source:
     """Open a source by name.
 
     Args:
@@ -30,7 +41,11 @@ def open_source(name: str, form: Format = "auto", follow: bool = False, rate: in
         form: Format of lines; detected from the first line by default.
         follow: Wait for more lines at the end of a file.
         rate: Samples per second that the model reads; None if it does not read audio.
+        skip_lines: The number of lines before the header or the first record.
+        reader: The reader of the model. If it reads columns that are known in advance, they are read ahead in a table
+            that does not have them as live records do.
     """
+    whole("skip_lines", skip_lines)
     path = Path(name)
     suffix = path.suffix.lower()
     piped = name == "-" or (path.exists() and not path.is_file() and not path.is_dir())
@@ -39,8 +54,10 @@ def open_source(name: str, form: Format = "auto", follow: bool = False, rate: in
         raise ValueError(f"follow: only a file of lines can be followed, which {name} is not")
     if form != "auto" and not lines:
         raise ValueError(f"format={form!r} is for lines, which {name} does not have")
+    if skip_lines and (not lines or (name == SAMPLE and not path.exists())):
+        raise ValueError(f"skip_lines={skip_lines} is for files of lines and standard input, which {name} is not")
     if piped:
-        return PipedLines(name, form)
+        return PipedLines(name, form, skip_lines)
     if name == "mic":
         return Microphone(_required(name, rate))
     if name == SAMPLE and not path.exists():
@@ -57,7 +74,9 @@ def open_source(name: str, form: Format = "auto", follow: bool = False, rate: in
         return SoundFile(path, _required(name, rate))
     if suffix in FRAMES:
         return FrameFile(path)
-    return TableFile(path) if suffix in PARQUET else LineFile(path, form, follow)
+    if isinstance(reader, TableReader) and reader.known_places and suffix in TABLES and not follow and form != "json":
+        return TableFile(path, reader, skip_lines)
+    return TableFile(path) if suffix in PARQUET else LineFile(path, form, follow, skip_lines)
 
 
 def _folder(path: Path, rate: int | None) -> Folder:

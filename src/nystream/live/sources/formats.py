@@ -18,10 +18,10 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Parser:
-    """Parses one line at a time."""
+    """Parses one line at a time, after the first `skip_lines`."""
 
-    def __init__(self, form: Format = "auto") -> None:
-        self.form = form
+    def __init__(self, form: Format = "auto", skip_lines: int = 0) -> None:
+        self.form, self._skip = form, skip_lines
         self.columns: list[str] | None = None  # of a CSV with a header
         self.delimiter = ","
         self.begun = False  # whether a non-empty line has come
@@ -29,6 +29,9 @@ class Parser:
 
     def parse(self, line: bytes) -> Any:
         """Return the record of a line without its end, a dict or a list; None for an empty line or a header."""
+        if self._skip:
+            self._skip -= 1
+            return None
         if not line.strip():
             return None
         if self.begun or self.form == "json" or self.columns is not None:

@@ -26,10 +26,10 @@ class LineSource(Source):
 
     unit = "line"
 
-    def __init__(self, name: str, form: Format) -> None:
+    def __init__(self, name: str, form: Format, skip_lines: int = 0) -> None:
         self.name = name
-        self._parser = Parser(form)
-        self._form = form
+        self._parser = Parser(form, skip_lines)
+        self._form, self._skip_lines = form, skip_lines
 
     def record(self, raw: Raw) -> Any:
         assert isinstance(raw, bytes)
@@ -85,12 +85,12 @@ class PipedLines(LineSource):
 class LineFile(LineSource):
     """The lines of a file; with `follow`, also those that are appended later."""
 
-    def __init__(self, path: Path, form: Format = "auto", follow: bool = False) -> None:
-        super().__init__(os.fspath(path.resolve()), form)
+    def __init__(self, path: Path, form: Format = "auto", follow: bool = False, skip_lines: int = 0) -> None:
+        super().__init__(os.fspath(path.resolve()), form, skip_lines)
         self.path, self.follow = path, follow
 
     def items(self) -> Iterator[Raw]:
-        self._parser = Parser(self._form)
+        self._parser = Parser(self._form, self._skip_lines)
         with self.path.open("rb") as file:
             yield from self.lines(file, lambda: self._wait(file))
 

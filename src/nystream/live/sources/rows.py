@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.frames import features
+from nystream.data.known import with_ahead
 from nystream.data.table import read_table
+from nystream.data.table_reader import TableReader
 from nystream.live.sources.source import Raw, Shape, Source
 
 
@@ -38,13 +40,22 @@ class FrameFile(Source):
 
 
 class TableFile(Source):
-    """Each row of a Parquet file is a record."""
+    """Each row of a table is a record.
+
+    Args:
+        path: A Parquet file, or a CSV file that is not read line by line.
+        reader: Reads ahead what it knows in advance, unless the table has it as live records do.
+        skip_lines: The number of lines before the header of a CSV file.
+    """
 
     unit = "row"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reader: TableReader | None = None, skip_lines: int = 0) -> None:
         self.name = os.fspath(path.resolve())
-        self._table = read_table(path)
+        self._table = read_table(path, skip_lines=skip_lines)
+        names = set(self._table.names)
+        if reader is not None and set(reader.known) <= names and not reader.has_ahead(names):
+            self._table = with_ahead(self._table, reader)
 
     def items(self) -> Iterator[Raw]:
         return self._table.records()
