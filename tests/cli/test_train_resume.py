@@ -56,7 +56,7 @@ def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, m
     assert capsys.readouterr().err == f"nystream: stopped by SIGTERM; {said}\n"
 
 
-PAPER = ("--layers", "1", "--decay", "no", "--recipe", "paper")
+PAPER = ("--patience", "0", "--layers", "1", "--decay", "no", "--recipe", "paper")
 
 
 def written_by_the_last_version(run, **changes):
