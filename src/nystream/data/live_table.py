@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from nystream.data.table import listed
 from nystream.data.table_reader import TableReader, Values
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
+
+if TYPE_CHECKING:
+    from nystream.data.table_states import TableStates
 
 ZONED = {True: "times must have a time zone, such as Z or +02:00", False: "times must not have a time zone"}
 
@@ -76,6 +79,11 @@ class LiveTable(LiveReader):
         span = [None if time is None else int(time) for time in memory["span"]]
         self.state = TableState(RowState(Span(*span), values, pending), self._past(memory))
 
+    def states(self) -> TableStates:
+        from nystream.data.table_states import TableStates
+
+        return TableStates(self)
+
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         reader = self.reader
         needed = ([] if reader.time is None else [reader.time]) + list(reader.column_names)
@@ -95,6 +103,14 @@ class LiveTable(LiveReader):
         if self.gaps == "skip":
             return None
         return np.datetime64(self.reader.spacing.after(int(time.view(np.int64)), rows), "us")
+
+    def plain_time(self, record: dict[str, Any]) -> int | None:
+        """Return the time that a record itself has, in microseconds; None if it has none that can be read."""
+        try:
+            time, missing = self._time(record)
+        except RecordError:
+            return None
+        return None if missing else time
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
         """The time of a record, one step after the last if it has none, and the time column's name in that case."""

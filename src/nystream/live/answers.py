@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +13,12 @@ from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
 from nystream.data.reader import Token
+from nystream.data.stream_states import TokenBatch
 
 CLASS_TASKS = ("classification", "detection")  # whose outputs are logits of classes
 MICROSECONDS = np.dtype("datetime64[us]")
 THRESHOLD = 0.5  # probability from which a class is predicted, if there can be several
+CACHED_TIMES = 256  # of one call
 NOT_FINITE = "the model's output is not finite"
 
 Ahead = Callable[[np.datetime64, int], np.datetime64 | None]  # `LiveReader.ahead`
@@ -35,7 +39,7 @@ class Answer(NamedTuple):
     several: bool = False  # several classes can be present at once, or none
     filled: tuple[str, ...] = ()  # columns of the record that were missing and were filled in
     gap: bool = False  # there was no record: the token fills a gap in time
-    microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together
+    microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together and by streams
 
     @property
     def finite(self) -> bool:
@@ -109,23 +113,14 @@ class Interpreter:
 
     def answer(self, number: int, token: Token, y: NDArray[Any], microseconds: float) -> Answer:
         """Return the answer to token `number`, given the model's output y [output_dim]."""
-        values: NDArray[Any] = y
-        if self.kind == "probabilities":
-            logits = y.astype(np.float64)
-            values = (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
-        elif token.base is not None:
-            values = token.base + y
-        due = None
-        if token.time is not None and self._rows is not None:
-            due = self._ahead(token.time, self._rows)
         return Answer(
             number,
             self.kind,
             self.names,
-            values,
+            self._values(y, token.base),
             self.units,
             token.time,
-            due,
+            self._due(token.time),
             self._rows,
             self._zoned,
             self._several,
@@ -134,16 +129,51 @@ class Interpreter:
             microseconds,
         )
 
+    def answers(
+        self, first: NDArray[np.int64], batch: TokenBatch, y: NDArray[Any], microseconds: float
+    ) -> list[list[Answer]]:
+        """Return the answers to one record of each of S streams.
+
+        Args:
+            first: [S], the number of the first token of each record.
+            batch: The tokens.
+            y: [S, r, output_dim], the model's outputs.
+            microseconds: The duration of the step of one stream.
+        """
+        values = self._values(y, None if batch.base is None else batch.base[:, None])
+        times: Iterable[np.datetime64 | None] = repeat(None, len(y)) if batch.time is None else batch.time
+        due = lru_cache(CACHED_TIMES)(self._due)  # many streams have the same time
+        same = self._rows, self._zoned, self._several
+        kind, names, units = self.kind, self.names, self.units
+        return [
+            [
+                Answer(number + i, kind, names, row, units, time, due(time), *same, microseconds=microseconds)
+                for i, row in enumerate(rows)
+            ]
+            for number, rows, time in zip(first.tolist(), values, times, strict=True)
+        ]
+
+    def _values(self, y: NDArray[Any], base: NDArray[np.float64] | None) -> NDArray[Any]:
+        """The values of answers, given outputs [..., output_dim]."""
+        if self.kind == "probabilities":
+            logits = y.astype(np.float64)
+            return (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
+        return y if base is None else base + y
+
+    def _due(self, time: np.datetime64 | None) -> np.datetime64 | None:
+        """The time that is forecast."""
+        return None if time is None or self._rows is None else self._ahead(time, self._rows)
+
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities [C] that sum to one; NaN if a logit is NaN or +Inf."""
+    """Return probabilities [..., C] that sum to one; NaN if a logit is NaN or +Inf."""
     with np.errstate(invalid="ignore"):
-        weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
 
 
 def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return independent probabilities [C]."""
+    """Return independent probabilities [..., C]."""
     with np.errstate(invalid="ignore"):
         return np.exp(-np.logaddexp(0, -logits))
 
