@@ -47,7 +47,8 @@ class TableStates(StreamStates):
         row = self.rows[slot]
         span = Span(*(None if time == NONE else time for time in row["span"].tolist()))
         pending = tuple(row["pending"].tolist()) if row["has_pending"] else None
-        past = np.roll(row["past"], -int(row["oldest"]), axis=0)
+        ring, oldest = row["past"], int(row["oldest"])
+        past = np.concatenate([ring[oldest:], ring[:oldest]])
         return TableState(RowState(span, tuple(row["values"].tolist()), pending), past)
 
     def store(self, slot: int, state: TableState) -> None:
