@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,8 +130,8 @@ class Interpreter:
 
     def answers(
         self, first: NDArray[np.int64], batch: TokenBatch, y: NDArray[Any], microseconds: float
-    ) -> list[list[Answer]]:
-        """Return the answers to one record of each of S streams.
+    ) -> Callable[[int], list[Answer]]:
+        """Return a function that makes the answers to the record of one of S streams, given its number in the batch.
 
         Args:
             first: [S], the number of the first token of each record.
@@ -141,17 +140,17 @@ class Interpreter:
             microseconds: The duration of the step of one stream.
         """
         values = self._values(y, None if batch.base is None else batch.base[:, None])
-        times: Iterable[np.datetime64 | None] = repeat(None, len(y)) if batch.time is None else batch.time
         due = lru_cache(CACHED_TIMES)(self._due)  # many streams have the same time
-        same = self._rows, self._zoned, self._several
-        kind, names, units = self.kind, self.names, self.units
-        return [
-            [
+        kind, names, units, same = self.kind, self.names, self.units, (self._rows, self._zoned, self._several)
+
+        def make(stream: int) -> list[Answer]:
+            number, time = int(first[stream]), None if batch.time is None else batch.time[stream]
+            return [
                 Answer(number + i, kind, names, row, units, time, due(time), *same, microseconds=microseconds)
-                for i, row in enumerate(rows)
+                for i, row in enumerate(values[stream])
             ]
-            for number, rows, time in zip(first.tolist(), values, times, strict=True)
-        ]
+
+        return make
 
     def _values(self, y: NDArray[Any], base: NDArray[np.float64] | None) -> NDArray[Any]:
         """The values of answers, given outputs [..., output_dim]."""

@@ -16,11 +16,12 @@ from nystream.data.records import Records, as_records
 from nystream.live.answers import Answer, Interpreter
 from nystream.live.inputs import Inputs
 from nystream.live.readers import live_reader
+from nystream.live.taken import Taken
 from nystream.models import StreamModel
 from nystream.stream import StreamPool
 from nystream.stream.errors import UnknownStreamError
 
-Taken = list[Answer] | RecordError  # what becomes of a record of `take_many`
+MIN_BATCH = 4  # records from which on arrays are faster than one record after another
 
 
 class Sessions:
@@ -151,7 +152,7 @@ class Sessions:
                     self.close(key)
                 raise
 
-    def take_many(self, keys: Sequence[Hashable], records: Any) -> list[Taken]:
+    def take_many(self, keys: Sequence[Hashable], records: Any) -> Taken:
         """Return the answers to one record of each key, as `take` does, in much less time per record.
 
         A record that cannot be taken in leaves its stream unchanged and has a RecordError in its place, which is
@@ -164,8 +165,7 @@ class Sessions:
                 DataFrame of polars or pandas.
 
         Returns:
-            For each record, a list of answers or a RecordError. The fastest records are complete ones of numbers, or
-            of columns, whose time is one step after the last.
+            A sequence with a list of answers or a RecordError for each record, in the order of the records.
         """
         keys, given = list(keys), as_records(records)
         if len(keys) != len(given):
@@ -175,11 +175,11 @@ class Sessions:
                 if key in self._slots:
                     self._whole_slot(key)
             self.notes, self.lost = {}, 0
-            taken: dict[int, Taken] = {}
+            taken = Taken(len(keys))
             for places in _rounds(keys):
                 chosen = given if len(places) == len(keys) else given.chosen(places)
                 self._take_round([keys[place] for place in places], chosen, places, taken)
-        return [taken[place] for place in range(len(keys))]
+        return taken
 
     def tokens(self, key: Hashable) -> int:
         """Return the number of tokens that a stream has taken in."""
@@ -239,40 +239,38 @@ class Sessions:
             f"Sessions({len(self)} streams open, backend={self.backend!r}, {self.bytes_per_stream:,} bytes per stream)"
         )
 
-    def _take_round(
-        self, keys: Sequence[Hashable], records: Records, places: Sequence[int], taken: dict[int, Taken]
-    ) -> None:
+    def _take_round(self, keys: Sequence[Hashable], records: Records, places: Sequence[int], taken: Taken) -> None:
         """Take one record of each of several streams; `places` are those of the records in the call."""
         new = [(key, place) for key, place in zip(keys, places, strict=True) if key not in self._slots]
         try:
             for key, _ in new:
                 self._start(key)
-            slots = np.array([self._slots[key] for key in keys], np.int64)
-            usual = self._take_batch(slots, records)
-            for i, place in enumerate(places):
-                if i in usual:
-                    taken[place] = usual[i]
-                    continue
+            slots, rest = np.array([self._slots[key] for key in keys], np.int64), np.ones(len(keys), bool)
+            if len(keys) >= MIN_BATCH:
+                rest[self._take_batch(slots, records, np.array(places), taken)] = False
+            for i in np.flatnonzero(rest).tolist():
                 try:
-                    taken[place] = self._take(int(slots[i]), records.rows[i], place)
+                    taken.put(places[i], self._take(int(slots[i]), records.rows[i], places[i]))
                 except RecordError as error:
-                    taken[place] = error
+                    taken.put(places[i], error)
         finally:
             for key, place in new:
-                if key in self._slots and not isinstance(taken.get(place), list):
+                if key in self._slots and not taken.is_taken(place):
                     self.close(key)
 
-    def _take_batch(self, slots: NDArray[np.int64], records: Records) -> dict[int, list[Answer]]:
-        """Take the records that need no rules of the reader, all at once; return their answers by place."""
+    def _take_batch(
+        self, slots: NDArray[np.int64], records: Records, places: NDArray[np.int64], taken: Taken
+    ) -> NDArray[np.int64]:
+        """Take the records that need no rules of the reader, all at once; return their numbers among those given."""
         self._unload()
-        batch = self._states.batch(slots, records)
+        none, batch = np.zeros(0, np.int64), self._states.batch(slots, records)
         if batch is None or batch.x.shape[1] != self._together:
-            return {}
+            return none
         finite = self._inputs.is_finite(batch.x.reshape(len(batch.x), -1))
         if not finite.all():
             batch = batch.where(np.flatnonzero(finite.all(1)))
             if not len(batch.places):
-                return {}
+                return none
         chosen = slots[batch.places]
         x = batch.x[:, 0] if self._together == 1 else batch.x
         self._torn.update(chosen.tolist())
@@ -283,7 +281,8 @@ class Sessions:
         first = self._tokens[chosen] + 1
         self._tokens[chosen] += self._together
         self._torn.difference_update(chosen.tolist())
-        return dict(zip(batch.places.tolist(), self._interpreter.answers(first, batch, y, took), strict=True))
+        taken.put_many(places[batch.places], self._interpreter.answers(first, batch, y, took))
+        return batch.places
 
     def _take(self, slot: int, record: Any, place: int) -> list[Answer]:
         """Take one record through the reader."""
