@@ -412,3 +412,51 @@ def test_what_is_not_records(make_model, records, words):
 def test_a_reader_has_its_policies(make_model, hourly):
     with pytest.raises(ValueError, match="missing and gaps are policies"):
         Sessions(make_model(), missing="fill", reader=hourly())
+
+
+def test_all_streams_in_one_file(tmp_path):
+    model, path = table_model(READERS["lags"]), tmp_path / "streams"
+    both = Compared(model)
+    for records in hourly(5):
+        both.take(range(3), records)
+    both.many.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["streams"]
+    other = Sessions(model)
+    other.take("gone", records[0])
+    other.take(1, records[0])
+    other.load(path)
+    assert set(other.keys()) == {0, 1, 2}
+    assert len(other._pool) == 3
+    for key in range(3):
+        assert other.snapshot(key) == both.many.snapshot(key)
+        both.single[key].restore(*both.many.snapshot(key))
+    both.many = other
+    for records in hourly(3, 5):
+        both.take(range(3), records)
+    Sessions(model).save(path)
+    other.load(path)
+    assert not len(other)
+
+
+def test_a_file_that_does_not_fit_changes_nothing(tmp_path, make_model):
+    path, sessions = tmp_path / "streams", Sessions(make_model(task="detection"))
+    sessions.take_many(["a", "b"], [[1, 2, 3], [4, 5, 6]])
+    sessions.save(path)
+    blob = path.read_bytes()
+    before = sessions.snapshot("a")
+    for model in (make_model(), make_model(seed=1, task="detection")):  # with another task, and with other weights
+        other = Sessions(model)
+        other.open("c")
+        with pytest.raises(ValueError, match=r"different task|other weights"):
+            other.load(path)
+        assert (other.keys(), len(other._pool)) == (("c",), 1)
+    for damaged in (b"", blob[:-1], blob[:-1] + bytes([blob[-1] ^ 1]), blob.replace(b"nystream-sessions-1", b"x" * 19)):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="streams: "):
+            sessions.load(path)
+    with pytest.raises(FileNotFoundError):
+        sessions.load(tmp_path / "nothing")
+    assert sessions.snapshot("a") == before
+    sessions.open(("a", 1))
+    with pytest.raises(TypeError, match="must be text or integers"):
+        sessions.save(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -90,6 +90,19 @@ def as_records(records: Any) -> Records:
         f"records is a {type(records).__name__}, but must be a list of records, an array, a dict of columns or a "
         f"DataFrame"
     )
+
+
+def rounds(keys: Sequence[Hashable]) -> list[list[int]]:
+    """Return the places of the first record of each key, then those of the second of each, …"""
+    if len(set(keys)) == len(keys):
+        return [list(range(len(keys)))] if keys else []
+    rounds, counts = list[list[int]](), dict[Hashable, int]()
+    for place, key in enumerate(keys):
+        count = counts[key] = counts.get(key, 0) + 1
+        if count > len(rounds):
+            rounds.append([])
+        rounds[count - 1].append(place)
+    return rounds
 
 
 def _column(name: str, column: Any) -> Fields:

@@ -40,10 +40,6 @@ class StreamStates(ABC):
     def __init__(self, dtype: Any) -> None:
         self.rows = np.zeros(0, np.dtype(dtype, align=True))  # [slots]
 
-    @property
-    def bytes_per_stream(self) -> int:
-        return self.rows.itemsize
-
     def grow(self, slots: int) -> None:
         """Make room for so many slots."""
         rows = np.zeros(slots, self.rows.dtype)

@@ -4,5 +4,6 @@ from nystream.live.answers import Answer
 from nystream.live.readers import live_reader
 from nystream.live.session import Session
 from nystream.live.sessions import Sessions
+from nystream.live.taken import Taken
 
-__all__ = ["Answer", "Session", "Sessions", "live_reader"]
+__all__ = ["Answer", "Session", "Sessions", "Taken", "live_reader"]

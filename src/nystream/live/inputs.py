@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from nystream.data.reader import RecordError, Token
+from nystream.data.stream_states import TokenBatch
 from nystream.models import StreamModel
 
 
@@ -48,6 +49,16 @@ class Inputs:
             place = int(bad.argmax())
             name = self._names[place] if self._names else f"number {place + 1}"
             raise RecordError(f"{name!r} is NaN, Inf or too large for {str(self._dtype).removeprefix('torch.')}")
+
+    def accepted(self, batch: TokenBatch) -> TokenBatch | None:
+        """Return the tokens of a batch that the pool will accept; None if there are none."""
+        if batch.x.shape[1] != self._together:
+            return None
+        finite = self.is_finite(batch.x.reshape(len(batch.x), -1))
+        if finite.all():
+            return batch
+        batch = batch.where(np.flatnonzero(finite.all(1)))
+        return batch if len(batch.places) else None
 
     def is_finite(self, x: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which numbers are finite in the model's dtype: half precision has a smaller range than float32."""

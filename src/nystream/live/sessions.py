@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import os
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.reader import LiveReader, Policy, RecordError, Token
-from nystream.data.records import Records, as_records
+from nystream.data.records import Records, as_records, rounds
 from nystream.live.answers import Answer, Interpreter
 from nystream.live.inputs import Inputs
 from nystream.live.readers import live_reader
@@ -20,6 +22,8 @@ from nystream.live.taken import Taken
 from nystream.models import StreamModel
 from nystream.stream import StreamPool
 from nystream.stream.errors import UnknownStreamError
+
+Snapshot = tuple[bytes, dict[str, Any]]  # the state of a stream, and the reader's memory
 
 MIN_BATCH = 4  # records from which on arrays are faster than one record after another
 
@@ -105,8 +109,8 @@ class Sessions:
     @property
     def bytes_per_stream(self) -> int:
         """Memory of one more stream, without its key: in the pool, and for its reader."""
-        own = self._streams.itemsize + self._tokens.itemsize
-        return self._pool.bytes_per_stream + self._states.bytes_per_stream + own
+        arrays = self._streams, self._tokens, self._states.rows
+        return self._pool.bytes_per_stream + sum(array.itemsize for array in arrays)
 
     def open(self, key: Hashable) -> None:
         """Start a stream; ValueError if there is one with this key."""
@@ -171,12 +175,11 @@ class Sessions:
         if len(keys) != len(given):
             raise ValueError(f"keys has {len(keys)} keys, but there are {len(given)} records; each needs a key")
         with self._lock:
-            for key in set(keys) if self._torn else ():
-                if key in self._slots:
-                    self._whole_slot(key)
+            for key in self._slots.keys() & keys if self._torn else ():
+                self._whole_slot(key)
             self.notes, self.lost = {}, 0
             taken = Taken(len(keys))
-            for places in _rounds(keys):
+            for places in rounds(keys):
                 chosen = given if len(places) == len(keys) else given.chosen(places)
                 self._take_round([keys[place] for place in places], chosen, places, taken)
         return taken
@@ -189,7 +192,7 @@ class Sessions:
         """Whether every record of a stream was taken in completely; if not, its state is not valid."""
         return self._slot(key) not in self._torn
 
-    def snapshot(self, key: Hashable) -> tuple[bytes, dict[str, Any]]:
+    def snapshot(self, key: Hashable) -> Snapshot:
         """Return the state of a stream and the reader's memory, for `restore` here or in a `Session`."""
         with self._lock:
             slot = self._whole_slot(key)
@@ -202,22 +205,50 @@ class Sessions:
         If the snapshot is of another model, this raises and nothing changes.
         """
         with self._lock:
-            stream = self._pool.restore(state)
-            before = self.reader.state
+            self.restore_many({key: (state, memory)})
+            self._load(self._slots[key])
+
+    def restore_many(self, snapshots: Mapping[Hashable, Snapshot]) -> None:
+        """Continue several streams from their snapshots, by key, as `restore` does: all of them or none."""
+        with self._lock:
             self._unload()
+            before, streams, states = self.reader.state, list[int](), list[Any]()
             try:
-                self.reader.remember(memory)
-            except (KeyError, TypeError, ValueError) as error:
-                self._pool.close(stream)
+                for state, memory in snapshots.values():
+                    streams.append(self._pool.restore(state))
+                    states.append(self._remembered(memory))
+            except BaseException:
+                for stream in streams:
+                    self._pool.close(stream)
+                raise
+            finally:
                 self.reader.state = before
-                raise ValueError(f"the reader's memory does not fit this reader: {error!r}") from error
-            slot = self._slots.get(key)
-            if slot is None:
-                slot = self._slots[key] = self._free_slot()
-            else:
-                self._pool.close(int(self._streams[slot]))
-            self._loaded, self._streams[slot], self._tokens[slot] = slot, stream, self._pool.time(stream)
-            self._torn.discard(slot)
+            for key, stream, remembered in zip(snapshots, streams, states, strict=True):
+                if key in self._slots:
+                    self._pool.close(int(self._streams[self._slots[key]]))
+                else:
+                    self._slots[key] = self._free_slot()
+                slot = self._slots[key]
+                self._streams[slot], self._tokens[slot] = stream, self._pool.time(stream)
+                self._states.store(slot, remembered)
+                self._torn.discard(slot)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all streams to one file, atomically; keys must be text or integers."""
+        from nystream.live import sessions_file
+
+        with self._lock:
+            sessions_file.save(Path(path), self)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Replace all streams by those of a file of `save`; if it does not fit, this raises and nothing changes."""
+        from nystream.live import sessions_file
+
+        with self._lock:
+            snapshots = sessions_file.load(Path(path), self)
+            self.restore_many(snapshots)
+            for key in [key for key in self._slots if key not in snapshots]:
+                self.close(key)
 
     def keys(self) -> tuple[Hashable, ...]:
         """Return the keys of all open streams, oldest first."""
@@ -235,9 +266,8 @@ class Sessions:
         return iter(self.keys())
 
     def __repr__(self) -> str:
-        return (
-            f"Sessions({len(self)} streams open, backend={self.backend!r}, {self.bytes_per_stream:,} bytes per stream)"
-        )
+        size = f"{self.bytes_per_stream:,} bytes per stream"
+        return f"Sessions({len(self)} streams open, backend={self.backend!r}, {size})"
 
     def _take_round(self, keys: Sequence[Hashable], records: Records, places: Sequence[int], taken: Taken) -> None:
         """Take one record of each of several streams; `places` are those of the records in the call."""
@@ -263,14 +293,10 @@ class Sessions:
     ) -> NDArray[np.int64]:
         """Take the records that need no rules of the reader, all at once; return their numbers among those given."""
         self._unload()
-        none, batch = np.zeros(0, np.int64), self._states.batch(slots, records)
-        if batch is None or batch.x.shape[1] != self._together:
-            return none
-        finite = self._inputs.is_finite(batch.x.reshape(len(batch.x), -1))
-        if not finite.all():
-            batch = batch.where(np.flatnonzero(finite.all(1)))
-            if not len(batch.places):
-                return none
+        batch = self._states.batch(slots, records)
+        batch = None if batch is None else self._inputs.accepted(batch)
+        if batch is None:
+            return np.zeros(0, np.int64)
         chosen = slots[batch.places]
         x = batch.x[:, 0] if self._together == 1 else batch.x
         self._torn.update(chosen.tolist())
@@ -321,6 +347,14 @@ class Sessions:
         self._tokens[slot] += len(tokens)
         return [self._interpreter.answer(first + place, token, y[place], took) for place, token in enumerate(tokens)]
 
+    def _remembered(self, memory: dict[str, Any]) -> Any:
+        """The state that `memory` describes; the reader then has it."""
+        try:
+            self.reader.remember(memory)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the reader's memory does not fit this reader: {error!r}") from error
+        return self.reader.state
+
     def _slot(self, key: Hashable) -> int:
         try:
             return self._slots[key]
@@ -328,12 +362,9 @@ class Sessions:
             raise UnknownStreamError(f"key={key!r} is not open; open(key) or take(key, record) starts it") from None
 
     def _whole_slot(self, key: Hashable) -> int:
-        slot = self._slot(key)
-        if slot in self._torn:
-            raise RuntimeError(
-                f"the stream of key={key!r} was interrupted within a record; restart it, or restore a snapshot"
-            )
-        return slot
+        if not self.whole(key):
+            raise RuntimeError(f"the stream of key={key!r} was interrupted within a record; restart or restore it")
+        return self._slots[key]
 
     def _start(self, key: Hashable) -> int:
         slot = self._free_slot()
@@ -371,16 +402,3 @@ class Sessions:
         if self._loaded is not None:
             self._states.store(self._loaded, self.reader.state)
             self._loaded = None
-
-
-def _rounds(keys: Sequence[Hashable]) -> list[list[int]]:
-    """The places of the first record of each key, of the second of each, …"""
-    if len(set(keys)) == len(keys):
-        return [list(range(len(keys)))] if keys else []
-    rounds, counts = list[list[int]](), dict[Hashable, int]()
-    for place, key in enumerate(keys):
-        count = counts[key] = counts.get(key, 0) + 1
-        if count > len(rounds):
-            rounds.append([])
-        rounds[count - 1].append(place)
-    return rounds
