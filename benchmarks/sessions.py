@@ -7,7 +7,8 @@ rows ago, and the phases of day and week. Every call brings one record of each s
 
 memory   what the process grows by when streams are opened and have taken a record, against a stream of the pool and
          the rows that the lags need; and what a `Session` for each of them grows it by
-time     microseconds a record of `take_many`, less those of `push_many` with the same tokens
+time     microseconds a record of `take_many`, less those of `push_many`; no garbage is collected meanwhile. The last two
+         rows have no limit: with every answer looked at, and with records that must go through the reader
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ MEMORY_LIMIT, TIME_LIMIT = 1.2, 10.0  # times a stream of the pool; microseconds
 SKIES = ("clear", "cloudy", "rain")
 NUMBERS = ("load", "temperature", "wind", "price")
 LAGS = (1, 24, 168)
+ALL_READ = "dicts, all answers read"
 
 
 def build() -> ns.StreamModel:
@@ -68,9 +70,15 @@ class Hours:
             "sky": [SKIES[i] for i in self.random.integers(0, 3, STREAMS)],
         }
 
-    def dicts(self) -> list[dict[str, Any]]:
-        columns = {name: getattr(column, "tolist", lambda c=column: c)() for name, column in self.columns().items()}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    def dicts(self, lacking: int = 0) -> list[dict[str, Any]]:
+        """Records as dicts; every so many of them lack a field, if that is not 0."""
+        columns = {
+            name: getattr(column, "tolist", lambda column=column: column)() for name, column in self.columns().items()
+        }
+        records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        for record in records[::lacking] if lacking else ():
+            record["wind"] = None
+        return records
 
 
 def resident() -> int:
@@ -87,7 +95,7 @@ def memory(model: ns.StreamModel) -> tuple[dict[str, Any], Sessions]:
     records = hours.dicts()
     Sessions(model, capacity=1).take_many(keys[:2], records[:2])  # compiles, and loads what is imported late
     before = resident()
-    sessions = Sessions(model, capacity=STREAMS)
+    sessions = Sessions(model, missing="fill", capacity=STREAMS)
     began = time.perf_counter()
     for key in keys:
         sessions.open(key)
@@ -141,6 +149,8 @@ def timing(model: ns.StreamModel, sessions: Sessions) -> list[dict[str, Any]]:
         "polars DataFrame": (sessions, lambda hours: pl.DataFrame(hours.columns(text=False))),
         "vectors, lists": (vectors, lambda _: x.tolist()),
         "vectors, array": (vectors, lambda _: x),
+        ALL_READ: (sessions, lambda hours: hours.dicts()),
+        "dicts, 1 in 20 lacks a field": (sessions, lambda hours: hours.dicts(20)),
     }
     rows = []
     print(f"µs a record of take_many over those of push_many, {STREAMS:,} streams, one record each")
@@ -150,8 +160,9 @@ def timing(model: ns.StreamModel, sessions: Sessions) -> list[dict[str, Any]]:
         hours = Hours()
         pool, ids = target._pool, target._streams[: len(keys)].copy()
 
-        def take(records: Any, target: Sessions = target) -> object:
-            return target.take_many(keys, records)
+        def take(records: Any, target: Sessions = target, name: str = name) -> object:
+            taken = target.take_many(keys, records)
+            return list(taken) if name == ALL_READ else taken
 
         def push(_: Any, pool: Any = pool, ids: Any = ids) -> object:
             return pool.push_many(ids, x)
@@ -163,11 +174,12 @@ def timing(model: ns.StreamModel, sessions: Sessions) -> list[dict[str, Any]]:
         took = {job: seconds / STREAMS * 1e6 for job, seconds in interleaved(jobs, ROUNDS).items()}
         over = took["take"] - took["push"]
         rows.append({"records": name, "take_many_microseconds": took["take"], "push_many_microseconds": took["push"]})
-        rows[-1] |= {"over_microseconds": over, "ratio": took["take"] / took["push"], "limit": TIME_LIMIT}
-        print(
-            f"  {name:<36} {took['take']:>6.1f} - {took['push']:>5.1f} = {over:>5.1f} (at most {TIME_LIMIT:.0f})",
-            flush=True,
-        )
+        rows[-1] |= {"over_microseconds": over, "ratio": took["take"] / took["push"]}
+        limited = len(rows) <= len(cases) - 2
+        if limited:
+            rows[-1]["limit"] = TIME_LIMIT
+        limit = f" (at most {TIME_LIMIT:.0f})" * limited
+        print(f"  {name:<36} {took['take']:>6.1f} - {took['push']:>5.1f} = {over:>5.1f}{limit}", flush=True)
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from nystream.data.records import Records, as_records, rounds
 from nystream.live.answers import Answer, Interpreter
 from nystream.live.inputs import Inputs
 from nystream.live.readers import live_reader
+from nystream.live.slots import Slots
 from nystream.live.taken import Taken
 from nystream.models import StreamModel
 from nystream.stream import StreamPool
@@ -90,9 +90,7 @@ class Sessions:
         self._inputs = Inputs(model)
         self._fresh = self.reader.state
         self._states = self.reader.states()
-        self._slots: dict[Hashable, int] = {}  # by key
-        self._free: list[int] = []  # a heap of the slots below `_used` that no stream has
-        self._used = 0
+        self._slots = Slots()
         self._torn: set[int] = set()  # slots of streams whose states may not fit together
         # The reader has the state of this slot, which is written to `_states` only when it reads another stream.
         self._loaded: int | None = None
@@ -127,9 +125,8 @@ class Sessions:
             if self._loaded == slot:
                 self._loaded = None
             self._states.store(slot, self._fresh)  # states that are objects would take memory
-            del self._slots[key]
             self._torn.discard(slot)
-            heapq.heappush(self._free, slot)
+            self._slots.release(key)
 
     def restart(self, key: Hashable) -> None:
         """Start a stream anew."""
@@ -227,7 +224,7 @@ class Sessions:
                 if key in self._slots:
                     self._pool.close(int(self._streams[self._slots[key]]))
                 else:
-                    self._slots[key] = self._free_slot()
+                    self._new_slot(key)
                 slot = self._slots[key]
                 self._streams[slot], self._tokens[slot] = stream, self._pool.time(stream)
                 self._states.store(slot, remembered)
@@ -367,24 +364,20 @@ class Sessions:
         return self._slots[key]
 
     def _start(self, key: Hashable) -> int:
-        slot = self._free_slot()
+        slot = self._new_slot(key)
         try:
             self._streams[slot] = self._pool.open()
         except BaseException:
-            heapq.heappush(self._free, slot)
+            self._slots.release(key)
             raise
         self._states.store(slot, self._fresh)
         self._tokens[slot] = 0
-        self._slots[key] = slot
         return slot
 
-    def _free_slot(self) -> int:
-        if self._free:
-            return heapq.heappop(self._free)
-        if self._used == len(self._streams):
-            self._grow(2 * self._used)
-        self._used += 1
-        return self._used - 1
+    def _new_slot(self, key: Hashable) -> int:
+        if len(self._slots) == len(self._streams):
+            self._grow(2 * len(self._slots))
+        return self._slots.assign(key)
 
     def _grow(self, slots: int) -> None:
         self._states.grow(slots)
