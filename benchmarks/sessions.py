@@ -7,8 +7,8 @@ rows ago, and the phases of day and week. Every call brings one record of each s
 
 memory   what the process grows by when streams are opened and have taken a record, against a stream of the pool and
          the rows that the lags need; and what a `Session` for each of them grows it by
-time     microseconds a record of `take_many`, less those of `push_many`; no garbage is collected meanwhile. The last two
-         rows have no limit: with every answer looked at, and with records that must go through the reader
+time     microseconds a record of `take_many`, less those of `push_many`, without garbage collection. The last two rows
+         have no limit: with every answer looked at, and with some records that must go through the reader
 """
 
 from __future__ import annotations

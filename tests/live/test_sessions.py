@@ -1,6 +1,7 @@
 """Sessions give the answers of one session for each key, to the bit, however the records come."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -328,6 +329,36 @@ def test_a_bad_record_does_not_open_its_key(make_model):
     assert [isinstance(answers, RecordError) for answers in ours] == [True, False, False, True]
     assert set(sessions.keys()) == {"a", "b"}
     assert (len(sessions), "c" in sessions, sessions.tokens("a")) == (2, False, 1)
+
+
+def test_what_was_taken_is_a_sequence(make_model):
+    taken = Sessions(make_model()).take_many("abcdef", [[1, 2, 3]] * 4 + ["bad", [4, 5, 6]])
+    assert len(taken) == 6
+    assert list(taken.errors) == [4]
+    assert taken[-2] is taken[4] is taken.errors[4]
+    assert taken[5][0] is taken[-1][0]
+    assert [len(answers) for answers in taken[:4]] == [1] * 4
+    assert repr(taken).startswith("[[Answer(token=1")
+    for place in (6, -7):
+        with pytest.raises(IndexError):
+            taken[place]
+
+
+def test_threads_take_turns(make_model):
+    model, x = make_model(), np.random.default_rng(0).normal(size=(30, 3))
+    sessions, session = Sessions(model, capacity=1), Session(model)
+    expected = [session.take(row) for row in x]
+
+    def work(name):
+        keys = [(name, i) for i in range(name + 1)]
+        return [sessions.take_many(keys, [row] * len(keys)) if keys[1:] else [sessions.take(keys[0], row)] for row in x]
+
+    with ThreadPoolExecutor(4) as pool:
+        for taken in pool.map(work, range(4)):
+            for answers, theirs in zip(taken, expected, strict=True):
+                for ours in answers:
+                    assert_same(ours, theirs)
+    assert len(sessions) == 10
 
 
 def test_streams_are_opened_closed_and_restarted(make_model):
