@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
+from nystream.data.records import Records
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
 from nystream.data.table import listed
 from nystream.data.table_reader import TableReader, Values
@@ -19,6 +20,7 @@ from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 if TYPE_CHECKING:
     from nystream.data.table_states import TableStates
 
+NONE = np.iinfo(np.int64).min  # stands for a time that is None, in arrays
 ZONED = {True: "times must have a time zone, such as Z or +02:00", False: "times must not have a time zone"}
 
 
@@ -104,13 +106,19 @@ class LiveTable(LiveReader):
             return None
         return np.datetime64(self.reader.spacing.after(int(time.view(np.int64)), rows), "us")
 
-    def plain_time(self, record: dict[str, Any]) -> int | None:
-        """Return the time that a record itself has, in microseconds; None if it has none that can be read."""
+    def plain_times(self, records: Records) -> NDArray[np.int64]:
+        """Return the times [N] that records themselves have, in microseconds; NONE where `read` must look at them."""
+        column = () if self.reader.time is None else records.column(self.reader.time)
+        if isinstance(column, np.ndarray) and column.dtype.kind == "M" and not self.reader.zoned:
+            return column.astype("datetime64[us]").view(np.int64)  # NaT is NONE
+        return np.array([self._plain_time(record) for record in records.rows], np.int64)
+
+    def _plain_time(self, record: Any) -> int:
         try:
-            time, missing = self._time(record)
+            time, missing = self._time(record) if isinstance(record, dict) else (None, ())
         except RecordError:
-            return None
-        return None if missing else time
+            return NONE
+        return NONE if missing or time is None else time
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
         """The time of a record, one step after the last if it has none, and the time column's name in that case."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.live_table import LiveTable, TableState
+from nystream.data.live_table import NONE, LiveTable, TableState
 from nystream.data.reader import RecordError
 from nystream.data.records import Fields, Records
 from nystream.data.row_stream import RowState
@@ -17,7 +17,6 @@ from nystream.data.table_reader import Column
 from nystream.data.timestamps.spacing import JITTER
 from nystream.data.timestamps.timeline import Span
 
-NONE = np.iinfo(np.int64).min  # stands for a time that is None
 MAX_TIME = 1 << 62  # differences of larger times could overflow
 NUMBERS = {float, int, np.float64, np.float32, np.int64, np.int32}
 
@@ -110,17 +109,9 @@ class TableStates(StreamStates):
         """The times of records [N], and whether `judge` accepts them alone and without a remark, for all policies."""
         if self._reader.time is None:
             return np.zeros(len(slots), np.int64), np.ones(len(slots), bool)
-        now = self._times(records, self._reader.time)
+        now = self._live.plain_times(records)
         first, last, pending = self.rows["span"][slots].T
         starts = (first == NONE) | (last == NONE)
         known = (now > -MAX_TIME) & (now < MAX_TIME) & (pending == NONE)
         steps = np.where(known & ~starts, now - last, 0) / self._reader.spacing.microseconds
         return now, known & (starts | (np.abs(steps - 1) <= JITTER))
-
-    def _times(self, records: Records, name: str) -> NDArray[np.int64]:
-        """The times of records [N]; NONE where the reader must look at the record."""
-        column = records.column(name)
-        if isinstance(column, np.ndarray) and column.dtype.kind == "M" and not self._reader.zoned:
-            return column.astype("datetime64[us]").view(np.int64)  # NaT is NONE
-        times = [self._live.plain_time(row) if isinstance(row, dict) else None for row in records.rows]
-        return np.array([NONE if time is None else time for time in times], np.int64)
