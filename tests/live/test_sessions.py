@@ -284,6 +284,20 @@ def test_arrays_of_vectors(make_model, monkeypatch):
     both.check_states()
 
 
+def test_columns_of_vectors(make_model):
+    both = Compared(make_model(inputs=("a", "b", "c")), missing="fill")
+    for number in range(4):
+        columns = {"c": [1.5, "2", None if number else 3], "a": np.arange(3) + number, "b": np.ones(3), "more": "xyz"}
+        if number == 3:
+            del columns["b"]
+        columns = {name: list(column) for name, column in columns.items()} if number % 2 else columns
+        columns["more"] = list(columns["more"])
+        records = [{name: column[place] for name, column in columns.items()} for place in range(3)]
+        ours = both.take(range(3), records, columns)
+        assert ours[0][0].filled == (("b",) if number == 3 else ())
+    both.check_states()
+
+
 def test_tokens_that_arrive_together(make_model):
     both = Compared(make_model(update_size=2))
     x = np.random.default_rng(0).normal(size=(5, 3, 2, 3)).astype(np.float32)
