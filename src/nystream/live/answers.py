@@ -142,12 +142,15 @@ class Interpreter:
         values = self._values(y, None if batch.base is None else batch.base[:, None])
         due = lru_cache(CACHED_TIMES)(self._due)  # many streams have the same time
         kind, names, units, same = self.kind, self.names, self.units, (self._rows, self._zoned, self._several)
+        numbers = first.tolist()
 
         def make(stream: int) -> list[Answer]:
-            number, time = int(first[stream]), None if batch.time is None else batch.time[stream]
+            number, time = numbers[stream], None if batch.time is None else batch.time[stream]
             return [
-                Answer(number + i, kind, names, row, units, time, due(time), *same, microseconds=microseconds)
-                for i, row in enumerate(values[stream])
+                Answer(
+                    number + i, kind, names, values[stream, i], units, time, due(time), *same, (), False, microseconds
+                )
+                for i in range(values.shape[1])
             ]
 
         return make

@@ -63,7 +63,11 @@ class Taken(Sequence[Outcome]):
         return self._outcomes[place]
 
     def __iter__(self) -> Iterator[Outcome]:
-        return map(self.__getitem__, range(len(self)))
+        outcomes, makers = self._outcomes, zip(self._maker.tolist(), self._number.tolist(), strict=True)
+        for place, (maker, number) in enumerate(makers):
+            if place not in outcomes:
+                outcomes[place] = self._makers[maker](number)
+            yield outcomes[place]
 
     def __repr__(self) -> str:
         return repr(list(self))
