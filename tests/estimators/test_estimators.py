@@ -56,7 +56,7 @@ def test_files_and_frames_give_the_same(forecaster, tmp_path):
 
 def test_live_records_get_the_answers_of_predict(forecaster):
     new, live = demand()[300:330], forecaster.sessions()
-    answers = [answer.values for row in new.iter_rows(named=True) for answer in live.take(row)]
+    answers = [answer.values for row in new.iter_rows(named=True) for answer in live.take("here", row)]
     np.testing.assert_allclose(np.concatenate(answers), forecaster.predict(new), rtol=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_targets_that_are_aligned_with_rows():
     assert model.predict(x[200:]).shape == (100, 2)
     assert model.score(x[200:], y[200:]) > 0.9
     live = model.sessions()
-    answers = [answer.values for row in x[200:220] for answer in live.take(row.tolist())]
+    answers = [answer.values for row in x[200:220] for answer in live.take("here", row.tolist())]
     np.testing.assert_allclose(answers, model.predict(x[200:220]), rtol=1e-5, atol=1e-5)
 
 

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
+from nystream.data.records import Records
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
 from nystream.data.table import counted, joined_names, listed
 from nystream.data.table_reader import TableReader, Values, ahead_name
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 
+if TYPE_CHECKING:
+    from nystream.data.table_states import TableStates
+
+NONE = np.iinfo(np.int64).min  # stands for a time that is None, in arrays
 ZONED = {True: "times must have a time zone, such as Z or +02:00", False: "times must not have a time zone"}
 
 
@@ -77,6 +82,11 @@ class LiveTable(LiveReader):
         span = [None if time is None else int(time) for time in memory["span"]]
         self.state = TableState(RowState(Span(*span), values, pending), self._past(memory))
 
+    def states(self) -> TableStates:
+        from nystream.data.table_states import TableStates
+
+        return TableStates(self)
+
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         reader = self.reader
         needed = [*reader.time_columns, *reader.column_names]
@@ -102,6 +112,23 @@ class LiveTable(LiveReader):
         if self.gaps == "skip":
             return None
         return np.datetime64(self.reader.spacing.after(int(time.view(np.int64)), rows), "us")
+
+    def plain_times(self, records: Records) -> NDArray[np.int64]:
+        """Return the times [N] that records themselves have, in microseconds; NONE where `read` must look at them."""
+        reader = self.reader
+        if reader.timezone:  # the moment of a local time depends on the last one of its stream
+            return np.full(len(records.rows), NONE)
+        column = () if reader.time is None else records.column(reader.time)
+        if isinstance(column, np.ndarray) and column.dtype.kind == "M" and not (reader.zoned or reader.clock):
+            return column.astype("datetime64[us]").view(np.int64)  # NaT is NONE
+        return np.array([self._plain_time(record) for record in records.rows], np.int64)
+
+    def _plain_time(self, record: Any) -> int:
+        try:
+            time, missing = self._time(record) if isinstance(record, dict) else (None, ())
+        except RecordError:
+            return NONE
+        return NONE if missing or time is None else time
 
     def _time(self, record: dict[str, Any]) -> tuple[int | None, tuple[str, ...]]:
         """The time of a record, one step after the last if it has none, and the empty column's name in that case."""

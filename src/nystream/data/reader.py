@@ -13,12 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config.checks import fields_of
+
+if TYPE_CHECKING:
+    from nystream.data.stream_states import StreamStates
 
 Policy = Literal["fail", "fill", "skip"]  # for missing fields, and for missing rows
 
@@ -100,6 +103,12 @@ class LiveReader(ABC):
             columns: The column names of a table; None if records are plain numbers.
             width: The number of columns.
         """
+
+    def states(self) -> StreamStates:
+        """Return room for the states of many streams, without any yet."""
+        from nystream.data.stream_states import ObjectStates
+
+        return ObjectStates()
 
     def ahead(self, time: np.datetime64, rows: int) -> np.datetime64 | None:
         """Return when the row that many rows after `time` is due; None if that is unknown."""

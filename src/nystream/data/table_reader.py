@@ -239,24 +239,37 @@ class TableReader(Reader):
 
     def encode(self, values: NDArray[np.float64], time: NDArray[Any] | None) -> NDArray[np.float32]:
         """Return tokens [N, input_dim] of complete rows [N, columns] of one stream, given their times [N]."""
-        parts: list[NDArray[Any]] = []
-        for place, column in enumerate(self.columns):
-            column_values = values[:, place, None]
-            if column.categories:
-                parts.append(column_values == np.arange(column.width))
-            else:
-                parts.append(column_values - self._centres[place])
-        # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the newest.
         now = values[:, self.target_places]
-        past = np.pad(now, ((self.history, 0), (0, 0)), constant_values=np.nan)  # row i is that of `history` rows ago
-        differences = [past[self.history - lag :][: len(now)] - now for lag in self.lags]
-        if self.lags:
-            parts.append(np.nan_to_num(np.stack(differences, 2)).reshape(len(now), now.shape[1] * len(self.lags)))
-        else:
-            parts.append(np.nan_to_num(now - past[: len(now)]))
-        if time is not None and self._periods:
-            parts.append(time_features(self._phase_times(time), self._periods))
-        with np.errstate(over="ignore"):
+        rows = np.pad(now, ((self.history, 0), (0, 0)), constant_values=np.nan)  # row i is that of `history` rows ago
+        past = np.stack([rows[self.history - lag :][: len(now)] for lag in self.lags or (1,)], 1)
+        return self.encode_many(values, past, time)
+
+    def encode_many(
+        self, values: NDArray[np.float64], past: NDArray[np.float64], time: NDArray[Any] | None
+    ) -> NDArray[np.float32]:
+        """Return tokens [N, input_dim] of complete rows, of one stream or of many.
+
+        Args:
+            values: [N, columns], the values of the rows.
+            past: [N, lags, targets], the targets so many rows before each of them, or one row before if there are no
+                lags; NaN where there were none.
+            time: [N] datetime64; None if rows have no time.
+        """
+        parts: list[NDArray[Any]] = []
+        now = values[:, self.target_places]
+        with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become Inf
+            for place, column in enumerate(self.columns):
+                column_values = values[:, place, None]
+                if column.categories:
+                    parts.append(column_values == np.arange(column.width))
+                else:
+                    parts.append(column_values - self._centres[place])
+            # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the
+            # newest.
+            differences = past - now[:, None] if self.lags else now[:, None] - past
+            parts.append(np.nan_to_num(differences).swapaxes(1, 2).reshape(len(now), now.shape[1] * past.shape[1]))
+            if time is not None and self._periods:
+                parts.append(time_features(self._phase_times(time), self._periods))
             return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
     def encode_row(self, values: Values, past: NDArray[np.float64], time: int) -> NDArray[np.float32]:
@@ -275,7 +288,7 @@ class TableReader(Reader):
                 row += one_hot[int(value)]
         now = [values[place] for place in self.target_places]
         if self.lags:
-            row += np.nan_to_num(past[self._past_rows].T - np.array(now)[:, None]).ravel().tolist()
+            row += np.nan_to_num(past[self.past_rows].T - np.array(now)[:, None]).ravel().tolist()
         else:
             row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
         seconds = self._phase_time(time) // 1_000_000
@@ -283,9 +296,9 @@ class TableReader(Reader):
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
 
     @cached_property
-    def _past_rows(self) -> NDArray[np.int64]:
+    def past_rows(self) -> NDArray[np.int64]:
         """Where the rows of the lags are in the past, whose last row is that of one row ago."""
-        return self.history - np.array(self.lags)
+        return self.history - np.array(self.lags or (1,))
 
     def _phase_time(self, time: int) -> int:
         """The time of the row that is forecast, by the clock, given that of a row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from nystream.data.reader import (
 )
 from nystream.data.table import counted, shortened
 
+if TYPE_CHECKING:
+    from nystream.data.vector_states import VectorStates
+
 MAX_NAMES = 5  # that an error lists
 
 
@@ -36,6 +39,9 @@ class LiveVectors(LiveReader):
         names: Their names; empty if records can only be arrays.
         together: The number r of tokens per record.
         missing: What to do about missing fields.
+
+    Attributes:
+        shapes: The shapes that an array may have.
     """
 
     state: NDArray[np.float32] | None  # [r * width], the last record
@@ -44,9 +50,9 @@ class LiveVectors(LiveReader):
         check_policy("missing", missing)
         self.width, self.names, self.together, self.missing = width, tuple(names), together, missing
         self.state = None
-        self._shapes: list[tuple[int, ...]] = [(together * width,)]
+        self.shapes: list[tuple[int, ...]] = [(together * width,)]
         if together > 1:
-            self._shapes.append((together, width))
+            self.shapes.append((together, width))
 
     def read(self, record: Any) -> list[Token]:
         if isinstance(record, dict):
@@ -59,7 +65,7 @@ class LiveVectors(LiveReader):
                 x = np.array(record, np.float32)
         except (TypeError, ValueError, OverflowError):
             x = np.full(1, np.nan, np.float32)
-        if x.shape not in self._shapes or not np.isfinite(x).all():
+        if x.shape not in self.shapes or not np.isfinite(x).all():
             fields = self._fields(record)
             x = np.array([self._number(place, field) for place, field in enumerate(fields)], np.float32)
             missing = np.flatnonzero(np.isnan(x)).tolist()
@@ -86,6 +92,11 @@ class LiveVectors(LiveReader):
         if last is not None and len(last) != self.together * self.width:
             raise ValueError(f"the memory has {len(last)} numbers, but the reader takes {self._size}")
         self.state = None if last is None else np.array(last, np.float32)
+
+    def states(self) -> VectorStates:
+        from nystream.data.vector_states import VectorStates
+
+        return VectorStates(self)
 
     def check(self, columns: Sequence[str] | None, width: int) -> None:
         if columns is None:

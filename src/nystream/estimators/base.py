@@ -18,7 +18,7 @@ from nystream.data.run import Result, resolved, train
 from nystream.data.run_folder import CONFIG, MODEL, info_of
 from nystream.data.settings import Settings, read_config
 from nystream.live import models
-from nystream.live.session import Session
+from nystream.live.sessions import Sessions
 from nystream.models import StreamModel
 
 extras.require("an estimator", "sklearn")
@@ -85,10 +85,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if task not in self.tasks:
             raise ValueError(f"{type(self).__name__} is for {' or '.join(self.tasks)}, but {source} is for {task}")
 
-    def sessions(self, **options: Any) -> Session:
-        """Return an object that takes in live records; options as in `nystream.live.Session`."""
+    def sessions(self, **options: Any) -> Sessions:
+        """Return an object that takes in the records of any number of live streams by key, and answers them.
+
+        Options are those of `nystream.live.Sessions`.
+        """
         check_is_fitted(self, "model_")
-        return Session(self.model_, **options)
+        return Sessions(self.model_, **options)
 
     def save(self, folder: str | Path) -> None:
         """Save the fitted estimator in a folder, in the form of a run folder of `nystream train`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,13 @@ from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
 from nystream.data.reader import Token
+from nystream.data.stream_states import TokenBatch
 from nystream.data.timestamps.zone import local_text
 
 CLASS_TASKS = ("classification", "detection")  # whose outputs are logits of classes
 MICROSECONDS = np.dtype("datetime64[us]")
 THRESHOLD = 0.5  # probability from which a class is predicted, if there can be several
+CACHED_TIMES = 256  # of one call
 NOT_FINITE = "the model's output is not finite"
 
 Ahead = Callable[[np.datetime64, int], np.datetime64 | None]  # `LiveReader.ahead`
@@ -36,7 +39,7 @@ class Answer(NamedTuple):
     several: bool = False  # several classes can be present at once, or none
     filled: tuple[str, ...] = ()  # columns of the record that were missing and were filled in
     gap: bool = False  # there was no record: the token fills a gap in time
-    microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together
+    microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together and by streams
     timezone: str = ""  # in which times, which are then in UTC, are printed
 
     @property
@@ -113,23 +116,14 @@ class Interpreter:
 
     def answer(self, number: int, token: Token, y: NDArray[Any], microseconds: float) -> Answer:
         """Return the answer to token `number`, given the model's output y [output_dim]."""
-        values: NDArray[Any] = y
-        if self.kind == "probabilities":
-            logits = y.astype(np.float64)
-            values = (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
-        elif token.base is not None:
-            values = token.base + y
-        due = None
-        if token.time is not None and self._rows is not None:
-            due = self._ahead(token.time, self._rows)
         return Answer(
             number,
             self.kind,
             self.names,
-            values,
+            self._values(y, token.base),
             self.units,
             token.time,
-            due,
+            self._due(token.time),
             self._rows,
             self._zoned,
             self._several,
@@ -139,16 +133,63 @@ class Interpreter:
             self._timezone,
         )
 
+    def answers(
+        self, first: NDArray[np.int64], batch: TokenBatch, y: NDArray[Any], microseconds: float
+    ) -> Callable[[int], list[Answer]]:
+        """Return a function that makes the answers to the record of one of S streams, given its number in the batch.
+
+        Args:
+            first: [S], the number of the first token of each record.
+            batch: The tokens.
+            y: [S, r, output_dim], the model's outputs.
+            microseconds: The duration of the step of one stream.
+        """
+        values = self._values(y, None if batch.base is None else batch.base[:, None])
+        due = lru_cache(CACHED_TIMES)(self._due)  # many streams have the same time
+        kind, names, units, same = self.kind, self.names, self.units, (self._rows, self._zoned, self._several)
+        numbers = first.tolist()
+
+        def make(stream: int) -> list[Answer]:
+            number, time = numbers[stream], None if batch.time is None else batch.time[stream]
+            return [
+                Answer(
+                    number + i,
+                    kind,
+                    names,
+                    values[stream, i],
+                    units,
+                    time,
+                    due(time),
+                    *same,
+                    microseconds=microseconds,
+                    timezone=self._timezone,
+                )
+                for i in range(values.shape[1])
+            ]
+
+        return make
+
+    def _values(self, y: NDArray[Any], base: NDArray[np.float64] | None) -> NDArray[Any]:
+        """The values of answers, given outputs [..., output_dim]."""
+        if self.kind == "probabilities":
+            logits = y.astype(np.float64)
+            return (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
+        return y if base is None else base + y
+
+    def _due(self, time: np.datetime64 | None) -> np.datetime64 | None:
+        """The time that is forecast."""
+        return None if time is None or self._rows is None else self._ahead(time, self._rows)
+
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return probabilities [C] that sum to one; NaN if a logit is NaN or +Inf."""
+    """Return probabilities [..., C] that sum to one; NaN if a logit is NaN or +Inf."""
     with np.errstate(invalid="ignore"):
-        weights = np.exp(logits - logits.max())
-    return weights / weights.sum()
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
 
 
 def sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return independent probabilities [C]."""
+    """Return independent probabilities [..., C]."""
     with np.errstate(invalid="ignore"):
         return np.exp(-np.logaddexp(0, -logits))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import nystream.state as states
 from nystream import files
+from nystream.config import ModelInfo
 from nystream.live.session import Session
 
 FORMAT = "nystream-session-2"
@@ -87,13 +88,17 @@ def restore(blob: bytes, session: Session) -> Position:
         position = Position(**json.loads(header["position"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"its header is not that of a saved session: {error!r:.100}") from error
-    # Another model may have other inputs or outputs, even if its sizes are the same.
-    expected = json.loads(json.dumps(session.model.info.to_dict()))
+    require_same_info(info, session.model.info)
+    session.restore(tensors["stream"].tobytes(), memory)
+    return position
+
+
+def require_same_info(info: dict[str, Any], ours: ModelInfo) -> None:
+    """Raise if a model has other inputs or outputs than another one, even if its sizes are the same."""
+    expected = json.loads(json.dumps(ours.to_dict()))
     different = [name for name in {**expected, **info} if info.get(name) != expected.get(name)]
     if different:
         raise ValueError(f"it was saved with a model that has a different {' and '.join(different)}")
-    session.restore(tensors["stream"].tobytes(), memory)
-    return position
 
 
 def same_file(path: Path | None, other: Path | None) -> bool:
