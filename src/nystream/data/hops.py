@@ -13,7 +13,7 @@ from nystream.data.vectors import LiveVectors
 
 STATISTICS = ("mean", "standard deviation", "minimum", "maximum")
 MAX_WIDTH = 64  # of frames that are worth it: wide ones are features that summarise already
-TOKENS = 64  # at least that a class should span, the usual window
+TOKENS = 64  # of the usual window
 MAX_HOP = 64
 
 
@@ -35,7 +35,7 @@ def _statistics(frames: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def choose_hop(width: int, labels: Sequence[NDArray[Any]]) -> int:
-    """A power of two for which a class typically lasts for a window or two; 1 for wide or slow streams.
+    """A power of two for which a class typically lasts for about two windows; 1 for wide or slow streams.
 
     Args:
         width: The number of features.
@@ -45,13 +45,14 @@ def choose_hop(width: int, labels: Sequence[NDArray[Any]]) -> int:
         return 1
     lengths = []
     for y in labels:
-        changes = (y[1:] != y[:-1]).reshape(len(y) - 1, -1).any(1)
+        changes = y[1:] != y[:-1]
+        changes = changes.any(1) if changes.ndim == 2 else changes
         lengths += np.diff(np.r_[0, np.flatnonzero(changes) + 1, len(y)]).tolist()
     # Half of all frames are in stretches at least this long.
     order = np.sort(lengths)
     typical = order[np.searchsorted(order.cumsum(), order.sum() / 2)]
     hop = 1
-    while hop < MAX_HOP and typical >= 4 * TOKENS and typical >= 2 * hop * TOKENS:
+    while hop < MAX_HOP and typical >= 4 * TOKENS and typical >= 3 * hop * TOKENS:
         hop *= 2
     return hop
 
