@@ -41,7 +41,7 @@ def test_numbers_of_yaml(tmp_path, lr):
         ({"window": 2.5}, "window=2.5 must be a whole number, not a number"),
         ({"window": [1]}, r"window=\[1\] must be a whole number, not a list"),
         ({"target": 3}, "target=3 must be text, not a whole number"),
-        ({"time": ["a"]}, "must be text, not a list"),
+        ({"time_format": ["a"]}, "must be text, not a list"),
         ({"seed": True}, "must be a whole number, not true or false"),
         ({"decimal": ";"}, "decimal=';'"),
         ({"timezone": "Berlin"}, "timezone='Berlin' is not the name of a time zone, such as Europe/Berlin"),

@@ -179,3 +179,68 @@ def test_what_is_not_a_table():
         ns.Forecaster(target="load").fit(demand()[:0])
     with pytest.raises(ValueError, match="has no target 'power'"):
         ns.Forecaster(target="power").fit(demand())
+
+
+def test_a_run_folder_of_arrays_is_read_as_it_was_fitted(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    y = 2 * x[:, :1] + 50
+    model = ns.Forecaster(**SMALL).fit(x, y, out=tmp_path / "numbers")
+    loaded = ns.Forecaster.load(tmp_path / "numbers")
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+    assert loaded.predict(x).shape == (200, 1)
+    assert np.abs(loaded.predict(x) - y).mean() < 1
+    labels = 10 * (x[:, 0] > 0)
+    ns.Detector(**SMALL).fit(x, labels, out=tmp_path / "classes")
+    detector = ns.Detector.load(tmp_path / "classes")
+    assert detector.classes_.tolist() == [0, 10]
+    assert detector.score([x], [labels]) > 0.8
+    with pytest.raises(ValueError, match="y=None: the score of arrays needs their labels"):
+        detector.score(x)
+
+
+def test_frames_of_a_class_that_was_not_trained_are_wrong():
+    y = np.repeat([0, 10, 20], 20)
+    x = np.eye(3)[y // 10]
+    detector = ns.Detector(**SMALL).fit(np.r_[x, x], np.r_[y, y])
+    other = np.where(np.arange(60) < 30, 99, y)
+    assert detector.score(x, other) <= 0.5
+
+
+def test_names_of_columns_reach_the_sessions():
+    x = pl.DataFrame({"a": np.arange(50.0), "b": np.ones(50)}).with_columns(pl.col("b") * np.arange(50) % 7)
+    model = ns.Forecaster(**SMALL).fit(x, x["a"].to_numpy())
+    (answer,) = model.sessions().take("key", {"b": 1.0, "a": 2.0})
+    np.testing.assert_allclose(answer.values, model.predict(pl.DataFrame({"a": [2.0], "b": [1.0]})), rtol=1e-5)
+
+
+def test_forecasts_are_those_of_the_rows_of_the_table(forecaster):
+    new = demand()[300:340]
+    np.testing.assert_array_equal(forecaster.predict(new.reverse()), forecaster.predict(new)[::-1])
+    assert forecaster.predict(new[:1]).shape == (1,)
+    skipping = ns.Forecaster(target="load", gaps="skip", **SMALL).fit(demand()[:200])
+    assert skipping.predict(new).shape == (40,)
+    filling = ns.Forecaster(target="load", gaps="fill", **SMALL).fit(demand()[:200])
+    with pytest.raises(ValueError, match="data has 39 rows, but there are forecasts after 40"):
+        filling.predict(pl.concat([new[:20], new[21:]]))
+
+
+def test_what_is_known_in_advance_ends_with_the_table():
+    options = {"target": "load", "horizon": 2, "known": "other", **SMALL}
+    model = ns.Forecaster(**options).fit(demand()[:200])
+    forecasts = model.predict(demand()[200:240])
+    if model.model_.info.reader["known"]:  # it may have been dropped
+        assert np.isnan(forecasts).tolist() == [False] * 38 + [True] * 2
+
+
+def test_a_model_of_several_frames_per_token(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(4):
+        y = np.repeat([0, 1], 40)
+        np.savez(tmp_path / f"{i}.npz", x=rng.normal(size=(80, 2)) + y[:, None], y=y)
+    detector = ns.Detector(hop=4, **SMALL).fit(tmp_path)
+    assert detector.predict(tmp_path)["0.npz"].shape == (20,)
+    with pytest.raises(ValueError, match="hop=4: the model reads statistics of 4 frames"):
+        detector.predict(rng.normal(size=(80, 2)))
+    with pytest.raises(ValueError, match="hop=4 is for folders of feature files"):
+        detector.fit(rng.normal(size=(80, 2)), np.repeat([0, 1], 40))

@@ -89,10 +89,13 @@ class Train:
 
     def check(self, settings: Settings) -> None:
         """Raise if an option cannot be used with the others."""
-        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs")}
+        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs", "hop")}
         for name, value in given.items():  # 0 in a config file means that the value is chosen
             if value is not None:
                 positive_int(name, value)
+        for name in ("patience", "dropout", "weight_decay"):
+            if (value := getattr(self, name)) is not None and value < 0:
+                raise ValueError(f"{name}={value} must be at least 0")
         recipe = vars(self)["recipe"]  # an option that is made from the settings
         if recipe not in (None, "auto") and not variants.of_family(settings.variant).fixed:
             raise ValueError(

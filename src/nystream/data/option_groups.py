@@ -22,7 +22,7 @@ class TableOptions:
 
     target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
     horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
-    time: str = option(
+    time: Names = option(
         "",
         "Tables: column with the time of each row, or two, with the date and the time of day: date,time; none if no "
         "column has it.",

@@ -33,8 +33,9 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
     """Write the predictions of a part to a table.
 
     For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from 0),
-    target, forecast, truth, error. For classes, it has one row per frame: file, frame (from 0), truth, predicted, and
-    the probability of each class. Classes that apply at once are separated by "|". What is not known is empty.
+    target, forecast, truth, error. For classes, it has one row per frame, or for the last frame of each token that
+    stands for several: file, frame (from 0), truth, predicted, and the probability of each class. Classes that apply at
+    once are separated by "|". What is not known is empty.
 
     Args:
         path: The file; its suffix selects the format.
@@ -49,7 +50,10 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
     if isinstance(problem, Forecast):
         frame = pl.DataFrame(_forecasts(problem, part, warm, output))
         frame = frame.with_columns(pl.col("truth", "error").fill_nan(None))
-        if problem.rows.time is not None and problem.reader.zoned:
+        if problem.rows.time is not None and problem.reader.timezone:
+            zone = problem.reader.timezone
+            frame = frame.with_columns(pl.col("time").dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
+        elif problem.rows.time is not None and problem.reader.zoned:
             frame = frame.with_columns(pl.col("time").dt.replace_time_zone("UTC"))
     else:
         assert isinstance(problem, Labelled)
@@ -57,7 +61,9 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
     if path.suffix.lower() in PARQUET:
         files.replace(path, frame.write_parquet)
         return
-    zone = "Z" if frame.schema.get("time") == pl.Datetime("us", "UTC") else ""
+    kind = frame.schema.get("time")
+    named = kind.time_zone if isinstance(kind, pl.Datetime) else None
+    zone = "" if named is None else "Z" if named == "UTC" else "%:z"
     separator = SEPARATORS[path.suffix.lower()]
     files.replace(
         path,
@@ -85,7 +91,7 @@ def _classes(problem: Labelled, part: PartName, output: Tensor) -> dict[str, Any
     clips = [problem.clips.clips[i] for i in problem.numbers(part)]
     y, probabilities = problem.part(part, 0).y, problem.probabilities(output)
     hot, known = metrics.one_hot(y, problem.output_dim).bool(), metrics.known(y)
-    labels, several = problem.info.labels, problem.info.several
+    labels, several, hop = problem.info.labels, problem.info.several, problem.clips.frames_per_token
     # A class is predicted only if the output is finite.
     usable = probabilities.isfinite().all(1)
     if several:
@@ -94,7 +100,7 @@ def _classes(problem: Labelled, part: PartName, output: Tensor) -> dict[str, Any
         guessed = metrics.one_hot(probabilities.argmax(1), problem.output_dim).bool()
     return {
         "file": [clip.name for clip in clips for _ in clip.x],
-        "frame": [frame for clip in clips for frame in range(len(clip.x))],
+        "frame": [hop * token + hop - 1 for clip in clips for token in range(len(clip.x))],
         "truth": _named(hot, known, labels),
         "predicted": _named(guessed, usable, labels),
         **{f"probability of {name}": probabilities[:, place].numpy() for place, name in enumerate(labels)},

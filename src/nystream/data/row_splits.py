@@ -84,11 +84,11 @@ def given_times(
     if column is None:
         raise ValueError(f"split={text!r} needs times, but {table.name} has no time column; give three shares instead")
     zoned = table.zoned(column.name, column.time_format, column.clock)
-    valid, test = (_parsed(value, text, column.time_format, zoned) for value in split)
+    (valid, with_zone), (test, _) = (_parsed(value, text, column.time_format, zoned) for value in split)
     if not valid < test:
         raise ValueError(f"split={text!r}: the test data must begin after the validation data")
     times = table.times(column.name, column.time_format, column.clock)
-    moments = [_moment(value, timezone) for value in (valid, test)]
+    moments = [value if with_zone else _moment(value, timezone) for value in (valid, test)]
     # Half a row more, so that rounding does not matter.
     before = (int((times < (moments[0] if zoned else valid)).sum()) + 0.5) / len(times)
     return Times((split[0], split[1]), moments[0], moments[1], min(before, 1.0))
@@ -99,8 +99,8 @@ def _moment(time: np.datetime64, timezone: str) -> np.datetime64:
     return np.datetime64(shifted_to_utc(int(time.astype(np.int64)), timezone), "us") if timezone else time
 
 
-def _parsed(value: str, text: str, time_format: str, zoned: bool) -> np.datetime64:
-    """A time in ISO 8601 or in the format of the table; without a time zone it is in UTC if the table has zones."""
+def _parsed(value: str, text: str, time_format: str, zoned: bool) -> tuple[np.datetime64, bool]:
+    """A time in ISO 8601 or in the format of the table, and whether it has a time zone, and is then in UTC."""
     for form in (ISO, time_format):
         try:
             microseconds, has_zone = parse_time(value, form)
@@ -108,7 +108,7 @@ def _parsed(value: str, text: str, time_format: str, zoned: bool) -> np.datetime
             continue
         if has_zone and not zoned:
             raise ValueError(f"split={text!r}: {value!r} has a time zone, but the times of the table have none")
-        return np.datetime64(microseconds, "us")
+        return np.datetime64(microseconds, "us"), has_zone
     raise ValueError(f"split={text!r}: {value!r} is not a time such as 2023-01-01 or 2023-01-01T12:00; {NEEDED}")
 
 

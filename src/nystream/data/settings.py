@@ -27,7 +27,7 @@ from nystream.data.option_groups import (
 from nystream.data.reader import Policy
 from nystream.data.timestamps.zone import find_zone
 
-LISTS = ("target", "columns", "categorical", "known", "units", "split")
+LISTS = ("target", "time", "columns", "categorical", "known", "units", "split")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
 # second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"

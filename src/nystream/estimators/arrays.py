@@ -31,7 +31,7 @@ NAME = "data"  # of arrays, in messages
 
 @dataclass(frozen=True, eq=False)
 class Aligned(Forecast):
-    """One stream of tokens, with the targets of each. Targets are centred: their mean is that of the training part."""
+    """One stream of tokens, with the targets of each."""
 
     target: NDArray[np.float64] = field(kw_only=True)  # [N, targets]
 
@@ -52,15 +52,14 @@ class Aligned(Forecast):
 
 def aligned(x: NDArray[np.float32], y: NDArray[np.float64], names: Sequence[str], linear: bool) -> Aligned:
     """A stream [N, width] and its targets [N, targets]."""
-    reader = FramesReader(x.shape[1])
+    reader = FramesReader(x.shape[1], tuple(names))
     labels = tuple(f"target {i}" for i in range(y.shape[1])) if y.shape[1] > 1 else ("target",)
-    info = ModelInfo(task="forecasting", inputs=tuple(names) or reader.names, labels=labels, reader=reader.to_dict())
+    info = ModelInfo(task="forecasting", inputs=reader.names, labels=labels, reader=reader.to_dict())
     train = _train_rows(len(x))
-    centred = y - y[:train].mean(0)
     split = RowSplit((0,), {"train": (0, train), "valid": (train, len(x))}, {}, "")
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
-    start = _ridge(x, centred, train) if linear else None
-    return Aligned(reader, rows, 0, info, (), split, start, target=centred)  # type: ignore[arg-type]
+    start = _ridge(x, y, train) if linear else None
+    return Aligned(reader, rows, 0, info, (), split, start, target=y)  # type: ignore[arg-type]
 
 
 def _ridge(x: NDArray[np.float32], y: NDArray[np.float64], train: int) -> LinearStart:
@@ -119,15 +118,15 @@ def labelled_arrays(
             [int(one.reshape(len(one), -1)[0].argmax() if one.ndim == 2 else one[0]) for one in y], seed
         )
     clips = tuple(Clip(str(i), x, target) for i, (x, target) in enumerate(zip(streams, y, strict=True)))
-    reader = FramesReader(streams[0].shape[1])
+    reader = FramesReader(streams[0].shape[1], tuple(names))
     found = Clips(Path(NAME), clips, tuple(map(str, classes)), labelling, reader)
-    several = found.several
+    several = any(target.ndim == 2 for target in y)
     task: Classification | Detection = Classification()
     if labelling == "detection":
         task = Detection("sigmoid" if several else "softmax", background)
     info = ModelInfo(
         task=labelling,
-        inputs=tuple(names) or reader.names,
+        inputs=reader.names,
         labels=found.classes,
         reader=reader.to_dict(),
         several=several,

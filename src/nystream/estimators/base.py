@@ -20,6 +20,7 @@ from nystream.data.settings import Settings, read_config
 from nystream.live import models
 from nystream.live.sessions import Sessions
 from nystream.models import StreamModel
+from nystream.train.log import plain_numbers
 
 extras.require("an estimator", "sklearn")
 from sklearn.base import BaseEstimator  # noqa: E402
@@ -66,6 +67,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with _folder(folder) as place:
             result = train(settings, problem, place, log, show, teacher)
         self.model_, self.scores_, self.notes_ = result.model.eval(), result.scores, problem.notes
+        self._set_width()
+        if folder is not None:
+            self._write_about(folder)
         return result
 
     def _fit_source(self, source: str | Path, out: str | Path | None, log: Callable[[str], None]) -> Problem:
@@ -102,8 +106,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         folder.mkdir(parents=True, exist_ok=True)
         self.model_.save_pretrained(folder / MODEL)
         files.write_text(folder / CONFIG, self.settings().to_toml())
-        about = {"scores": self.scores_, "notes": self.notes_, **self._about()}
+        self._write_about(folder)
+
+    def _write_about(self, folder: Path) -> None:
+        about = plain_numbers({"scores": self.scores_, "notes": list(self.notes_), **self._about()})
         files.write_text(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+    def _set_width(self) -> None:
+        """Set `n_features_in_`, also of a model that was not fitted to arrays."""
+        reader = self.model_.info.reader or {}
+        if reader.get("kind") == "frames":
+            self.n_features_in_ = int(reader["width"])
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -124,6 +137,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         estimator.model_, estimator.scores_ = model, about.get("scores", {})
         estimator.notes_ = tuple(about.get("notes", ()))
         estimator._restore(about)
+        estimator._set_width()
         return estimator
 
     def _about(self) -> dict[str, Any]:

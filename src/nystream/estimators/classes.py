@@ -21,7 +21,9 @@ from nystream.data.labelled import Labelled
 from nystream.data.open_source import linear_path
 from nystream.data.option_groups import ClassOptions, ModelOptions
 from nystream.data.problem import Problem
-from nystream.estimators.arrays import labelled_arrays
+from nystream.data.run import Result
+from nystream.data.settings import Settings
+from nystream.estimators.arrays import LabelledArrays, labelled_arrays
 from nystream.estimators.base import Estimator, silent
 from nystream.estimators.inputs import feature_names, is_source, streams
 from nystream.train import StreamData, predict
@@ -53,8 +55,7 @@ class _ClassEstimator(ClassifierMixin, Estimator, ModelOptions, ClassOptions):  
             log: Is called with each line that `nystream train` prints.
         """
         if is_source(data):
-            problem: Problem = self._fit_source(data, out, log)
-            self.classes_ = np.array(problem.info.labels)
+            self._fit_source(data, out, log)
             return self
         if y is None:
             raise ValueError(
@@ -111,6 +112,21 @@ class _ClassEstimator(ClassifierMixin, Estimator, ModelOptions, ClassOptions):  
         assert isinstance(problem, Labelled)
         found = self._probabilities([clip.x for clip in problem.clips.clips])
         return problem, {clip.name: one for clip, one in zip(problem.clips.clips, found, strict=True)}
+
+    def fit_problem(self, settings: Settings, problem: Problem, *rest: Any, **options: Any) -> Result:
+        if not isinstance(problem, LabelledArrays):
+            self.classes_ = np.array(problem.info.labels)
+        return super().fit_problem(settings, problem, *rest, **options)
+
+    def _streams(self, data: Any) -> tuple[Streams, bool]:
+        """Streams to predict, as in `inputs.streams`."""
+        hop = (self.model_.info.reader or {}).get("hop", 1)
+        if hop > 1:
+            raise ValueError(
+                f"hop={hop}: the model reads statistics of {hop} frames each; give a folder, use sessions(), or fit "
+                f"with hop=1 to predict arrays"
+            )
+        return streams(self, data, reset=False)
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "classes": self.classes_.tolist()}
@@ -189,12 +205,15 @@ class Detector(_ClassEstimator):
                 known = truth != UNKNOWN
                 return float(accuracy_score(truth[known], probabilities.argmax(1)[known]))
         else:
+            if y is None:
+                raise ValueError("y=None: the score of arrays needs their labels")
             found = self.predict_proba(data)
             several = isinstance(found, list)
             probabilities = np.concatenate(found) if several else found
             truth = np.concatenate([np.asarray(one) for one in y]) if several else np.asarray(y)
             if truth.ndim == 1:
-                known = np.isin(truth, self.classes_)
+                marked = truth.dtype.kind in "if" and UNKNOWN not in self.classes_
+                known = truth != UNKNOWN if marked else np.ones(len(truth), bool)
                 return float(accuracy_score(truth[known], self._labels(probabilities)[known]))
         if self.model_.info.several:
             return float(average_precision_score(truth, probabilities))
@@ -204,7 +223,7 @@ class Detector(_ClassEstimator):
         check_is_fitted(self, "model_")
         if is_source(data):
             return {name: form(one) for name, one in self._files(data)[1].items()}
-        found, several = streams(self, data, reset=False)
+        found, several = self._streams(data)
         outputs = [form(one) for one in self._probabilities(found)]
         return outputs if several else outputs[0]
 
@@ -261,6 +280,6 @@ class Classifier(_ClassEstimator):
         check_is_fitted(self, "model_")
         if is_source(data):
             return {name: form(one[-1]) for name, one in self._files(data)[1].items()}
-        found, several = streams(self, data, reset=False)
+        found, several = self._streams(data)
         found = found if several else list(found[0][:, None])
         return form(np.stack([one[-1] for one in self._probabilities(found)]))

@@ -16,8 +16,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nystream.data.forecast import Forecast, forecast
 from nystream.data.open_source import forecast_table, linear_path
 from nystream.data.option_groups import ModelOptions, TableOptions
+from nystream.data.ordered_rows import rows_in_order
 from nystream.data.reader import reader_from_dict
 from nystream.data.scoring import scored_from
+from nystream.data.table import read_table
 from nystream.data.table_reader import TableReader
 from nystream.estimators.arrays import aligned
 from nystream.estimators.base import Estimator, silent
@@ -75,26 +77,22 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
 
     def _fit_arrays(self, data: Any, y: Any, out: str | Path | None, log: Callable[[str], None]) -> Self:
         x, y = validate_data(self, data, y, dtype=np.float32, y_numeric=True, multi_output=True, ensure_min_samples=2)
-        y = np.asarray(y, np.float64)
+        y = np.array(y, np.float64)
         settings, columns = self.settings(), y.reshape(len(y), -1)
+        self._one_target_ = y.ndim == 1
         problem = aligned(np.array(x), columns, feature_names(self), linear_path(settings))
         self.fit_problem(settings, problem, None if out is None else Path(out), log)
-        train = problem.edges("train")[1]
-        # The targets were centred.
-        scaler, mean = self.model_.output_scaler, columns[:train].mean(0)
-        scaler.mean += scaler.mean.new_tensor(mean)
-        self._one_target_ = y.ndim == 1
         return self
 
     def predict(self, data: Any) -> NDArray[np.float64]:
         """Return the forecast after every row, [N], or [N, targets] if there are several targets.
 
-        For a table, row i has the forecast of row i + `horizon`, in the units of the targets.
+        For a table, row i has the forecast of row i + `horizon`, in the units of the targets. It is NaN if columns that
+        must be known in advance are not. Rows must be complete: if some are missing, this raises.
         """
         check_is_fitted(self, "model_")
         if self._reads_tables:
-            problem = self._problem(data)
-            output = self._outputs(problem.rows.x) + problem.rows.base
+            output = self._forecasts(data)
             return output[:, 0] if output.shape[1] == 1 else output
         x = validate_data(self, data, reset=False, dtype=np.float32)
         output = self._outputs(np.array(x))
@@ -107,6 +105,8 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         """
         check_is_fitted(self, "model_")
         if not self._reads_tables:
+            if y is None:
+                raise ValueError("y=None: the score of an array needs its targets")
             return float(r2_score(y, self.predict(data)))
         problem = self._problem(data)
         skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
@@ -132,9 +132,37 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
             assert isinstance(problem, Forecast)
             return problem
         info = self.model_.info
-        reader = reader_from_dict(info.reader or {})
+        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=self._reader)
+
+    def _forecasts(self, data: Any) -> NDArray[np.float64]:
+        """Forecasts [N, targets] after every row of a table, in the order of its rows."""
+        table = read_table(data) if is_source(data) else as_table(data)
+        reader = self._reader
+        rows, turned = rows_in_order(reader, table)
+        if len(rows.x) != len(table) or rows.notes:
+            raise ValueError(
+                f"{table.name} has {len(table)} rows, but there are forecasts after {len(rows.x)} "
+                f"({'; '.join(rows.notes)}), which would not be those of its rows: fill or drop rows first, or use "
+                f"sessions()"
+            )
+        output = self._outputs(rows.x) + rows.base
+        if reader.known and not reader.has_ahead(table.names):
+            output[-reader.known_rows :] = np.nan  # what is known in advance ends with the table
+        return output[::-1] if turned else output
+
+    @property
+    def _reader(self) -> TableReader:
+        reader = reader_from_dict(self.model_.info.reader or {})
         assert isinstance(reader, TableReader)
-        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=reader)
+        return reader
+
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "one_target": getattr(self, "_one_target_", True)}
+
+    def _restore(self, about: dict[str, Any]) -> None:
+        super()._restore(about)
+        self._one_target_ = about.get("one_target", True)
+        self.horizon = self.model_.info.horizon or self.horizon
 
     def _outputs(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
         """The model's outputs after every token of a stream [N, input_dim]."""

@@ -24,19 +24,26 @@ Arrays = dict[str, NDArray[Any]]
 FORMAT = "nystream-sessions-1"
 
 
+def _plain(key: Any) -> str | int:
+    """A key for JSON, which has no integers of numpy."""
+    return key if isinstance(key, str) else int(key)
+
+
 def save(path: Path, sessions: Sessions) -> None:
     """Write all streams atomically: an existing file is replaced only when the new one is complete."""
     from safetensors.numpy import save
 
     for key in sessions:
-        if isinstance(key, bool) or not isinstance(key, str | int):
+        if isinstance(key, bool) or not isinstance(key, str | int | np.integer):
             raise TypeError(
                 f"key={key!r} is a {type(key).__name__}, but keys of streams to save must be text or integers"
             )
     snapshots = [sessions.snapshot(key) for key in sessions]
     arrays: Arrays = {
         "ends": np.cumsum([len(state) for state, _ in snapshots], dtype=np.int64),
-        "memories": _bytes(json.dumps([[key, memory] for key, (_, memory) in zip(sessions, snapshots, strict=True)])),
+        "memories": _bytes(
+            json.dumps([[_plain(key), memory] for key, (_, memory) in zip(sessions, snapshots, strict=True)])
+        ),
         "streams": np.frombuffer(b"".join(state for state, _ in snapshots), np.uint8),
     }
     header = {"format": FORMAT, "info": json.dumps(sessions.model.info.to_dict(), sort_keys=True)}
