@@ -161,7 +161,7 @@ class ModelOptions:
         "6",
     )
     dropout: float = option(
-        -1.0, "Dropout while training, from 0 to 1.", "SHARE", "0.1; 0 for forecasts without --linear"
+        -1.0, "Dropout while training, from 0 to 1.", "SHARE", "0.1, or 0 for forecasts with --linear no"
     )
     weight_decay: float = option(-1.0, "Weight decay.", "NUMBER", "0.05 beside ridge regression, otherwise 0.01")
     lr: float = option(3e-3, "Peak learning rate.", "RATE")

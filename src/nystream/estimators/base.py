@@ -68,9 +68,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             result = train(settings, problem, place, log, show, teacher)
         self.model_, self.scores_, self.notes_ = result.model.eval(), result.scores, problem.notes
         self._set_width()
+        return result
+
+    def _fit_arrays_problem(
+        self, settings: Settings, problem: Problem, out: str | Path | None, log: Callable[[str], None]
+    ) -> None:
+        """Fit arrays; a run folder then also has what `load` cannot know from the model."""
+        folder = None if out is None else Path(out)
+        self.fit_problem(settings, problem, folder, log)
         if folder is not None:
             self._write_about(folder)
-        return result
 
     def _fit_source(self, source: str | Path, out: str | Path | None, log: Callable[[str], None]) -> Problem:
         settings = self.settings(str(Path(source).expanduser().resolve()))

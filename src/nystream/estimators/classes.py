@@ -78,7 +78,7 @@ class _ClassEstimator(ClassifierMixin, Estimator, ModelOptions, ClassOptions):  
             background,
         )
         settings.background = ""
-        self.fit_problem(settings, problem, None if out is None else Path(out), log)
+        self._fit_arrays_problem(settings, problem, out, log)
         return self
 
     def _targets(self, found: Streams, y: Any, several: bool) -> tuple[Streams, list[NDArray[Any]]]:

@@ -37,8 +37,8 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
 
     Example:
         >>> import numpy as np, polars as pl, nystream as ns
-        >>> hours = np.arange(600)
-        >>> load = np.sin(hours / 24 * 2 * np.pi) + 0.1 * np.random.default_rng(0).normal(size=600)
+        >>> noise = np.random.default_rng(0).normal(size=600)
+        >>> load = np.sin(np.arange(600) / 24 * 2 * np.pi) + 0.1 * noise
         >>> table = pl.DataFrame({"load": load})
         >>> model = ns.Forecaster(target="load", horizon=3, epochs=2, window=24).fit(table[:500])
         >>> forecasts = model.predict(table[500:])  # of the three rows after the table too
@@ -81,7 +81,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         settings, columns = self.settings(), y.reshape(len(y), -1)
         self._one_target_ = y.ndim == 1
         problem = aligned(np.array(x), columns, feature_names(self), linear_path(settings))
-        self.fit_problem(settings, problem, None if out is None else Path(out), log)
+        self._fit_arrays_problem(settings, problem, out, log)
         return self
 
     def predict(self, data: Any) -> NDArray[np.float64]:
