@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from nystream.compat.continual import continual
     from nystream.compat.torch_encoder import from_torch
     from nystream.config import AttentionConfig, EncoderConfig, LinearConfig, ModelConfig, ModelInfo
-    from nystream.estimators import Classifier, Detector, Forecaster
+    from nystream.estimators import Classifier as Classifier
+    from nystream.estimators import Detector as Detector
+    from nystream.estimators import Forecaster as Forecaster
     from nystream.landmarks import fit_landmarks
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
@@ -58,16 +60,14 @@ else:
                 raise missing from None
 
     def __dir__() -> list[str]:
-        return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
+        return sorted({*(name for name in globals() if name.startswith("__")), *__all__, *_SOURCES["estimators"]})
 
 
+# Without the estimators: they need scikit-learn, which is optional, so `from nystream import *` must not import them.
 __all__ = [
     "VARIANTS",
     "AttentionConfig",
-    "Classifier",
-    "Detector",
     "EncoderConfig",
-    "Forecaster",
     "LinearConfig",
     "ModelConfig",
     "ModelInfo",
