@@ -77,7 +77,11 @@ def test_the_processes_of_torchrun_are_one_run_among_others(training, tmp_path):
     done = subprocess.run([*torchrun, tmp_path / "run"], env=env, timeout=120, capture_output=True, text=True)
     assert done.returncode != 0
     assert f"run is in use by process {training.pid}" in done.stderr
-    subprocess.run([*torchrun, tmp_path / "other"], env=env, timeout=120, check=True, capture_output=True)
+    for _ in range(2):
+        done = subprocess.run([*torchrun, tmp_path / "other"], env=env, timeout=120, capture_output=True, text=True)
+        if "EADDRINUSE" not in done.stderr:  # another process took the port that torchrun had found free
+            break
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "other" / "model" / "config.json").exists()
 
 
