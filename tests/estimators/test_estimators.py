@@ -226,11 +226,11 @@ def test_forecasts_are_those_of_the_rows_of_the_table(forecaster):
 
 
 def test_what_is_known_in_advance_ends_with_the_table():
-    options = {"target": "load", "horizon": 2, "known": "other", **SMALL}
+    options = {"target": "load", "horizon": 2, "known": "other", "columns": "other", **SMALL}
     model = ns.Forecaster(**options).fit(demand()[:200])
     forecasts = model.predict(demand()[200:240])
-    if model.model_.info.reader["known"]:  # it may have been dropped
-        assert np.isnan(forecasts).tolist() == [False] * 38 + [True] * 2
+    assert list(model.model_.info.reader["known"]) == ["other"]
+    assert np.isnan(forecasts).tolist() == [False] * 38 + [True] * 2
 
 
 def test_a_model_of_several_frames_per_token(tmp_path):

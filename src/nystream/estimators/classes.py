@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,9 +82,9 @@ class _ClassEstimator(ClassifierMixin, Estimator, ModelOptions, ClassOptions):  
         self._fit_arrays_problem(settings, problem, out, log)
         return self
 
+    @abstractmethod
     def _targets(self, found: Streams, y: Any, several: bool) -> tuple[Streams, list[NDArray[Any]]]:
         """Streams and their targets: numbers of classes [T], or zeros and ones [T, classes]; sets `classes_`."""
-        raise NotImplementedError
 
     def _background(self) -> int | None:
         if not self.background:
