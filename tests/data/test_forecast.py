@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from nystream.data.forecast import forecast, levels
+from nystream.data.forecast import forecast
+from nystream.data.forecast_problem import levels
 from nystream.data.table import read_table
 from nystream.data.table_reader import TableReader
 
@@ -50,7 +51,7 @@ def test_newest_first(problem, write_csv, hours, waves):
 
 
 def test_scores_are_in_the_users_units(problem):
-    _, stop = problem.scored("test", 9)
+    stop = problem.scored("test", 9)[-1] + 1
     y = torch.from_numpy(problem.y[stop - 30 : stop])
     scores = problem.scores("test", 9, y + 2.0, y)
     assert scores["mean absolute error of two"] == pytest.approx(2.0, abs=1e-5)

@@ -1,6 +1,7 @@
 """Your own data: from a file or a folder to training data, and from live records to tokens."""
 
-from nystream.data.forecast import Forecast, forecast
+from nystream.data.forecast import forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.reader import LiveReader, Reader, RecordError, Token, reader_from_dict
 from nystream.data.table import Table, read_table
 

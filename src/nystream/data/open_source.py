@@ -9,7 +9,8 @@ from typing import Any, Literal
 from nystream.config import ModelInfo
 from nystream.data.clips import Clips
 from nystream.data.file_splits import check_features, check_match, joined, with_groups
-from nystream.data.forecast import Forecast, forecast
+from nystream.data.forecast import forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import hop_of, read_frames
 from nystream.data.labelled import labelled, with_split

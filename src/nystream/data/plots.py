@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nystream import files
 from nystream.data import class_plots
 from nystream.data.class_scores import ClassScores
-from nystream.data.forecast import Forecast, levels
+from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
 from nystream.plotting import BLUE, GREY, ORANGE, STYLE, new_figure, require
@@ -73,8 +71,7 @@ def _forecast(figure: Any, result: Result) -> None:
     problem = result.problem
     assert isinstance(problem, Forecast)
     predicted, truth, _ = levels(problem, "test", result.warm, result.output)
-    stop = problem.edges("test")[1]
-    rows = np.arange(stop - len(predicted), stop) + problem.horizon  # the rows that are forecast
+    rows = problem.scored("test", result.warm) + problem.horizon  # the rows that are forecast
     time = None if problem.rows.time is None else problem.rows.time[rows]
     targets = problem.reader.targets
     names = targets[:MAX_TARGETS]

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from nystream import extras, files
-from nystream.data.forecast import Forecast, levels
+from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem
 from nystream.data.table import PARQUET
@@ -75,7 +75,7 @@ def _forecasts(problem: Forecast, part: PartName, warm: int, output: Tensor) -> 
     """The columns of a table of forecasts, row after row and target after target."""
     forecast, truth, _ = levels(problem, part, warm, output)
     targets = problem.reader.targets
-    rows = np.arange(*problem.scored(part, warm)) + problem.horizon  # the rows that are forecast
+    rows = problem.scored(part, warm) + problem.horizon  # the rows that are forecast
     when = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
     return {
         **{name: np.repeat(values, len(targets)) for name, values in when.items()},

@@ -58,7 +58,8 @@ class Token(NamedTuple):
     time: np.datetime64 | None = None
     filled: tuple[str, ...] = ()  # columns that were missing and were filled in
     gap: bool = False  # the whole row was missing: the token fills a gap in time
-    base: NDArray[np.float64] | None = None  # [output_dim]: what a predicted change is added to
+    base: NDArray[np.float64] | None = None  # [targets]: what a predicted change is added to
+    scale: NDArray[np.float64] | None = None  # [targets]: the unit of a predicted change; None for the user's
 
 
 class LiveReader(ABC):

@@ -17,7 +17,7 @@ from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
 from nystream.data import expected_time, teaching
-from nystream.data.forecast import Forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nystream.data import linear_start
-from nystream.data.forecast import Forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.labelled import Labelled
 from nystream.data.logistic_start import logistic_of
 from nystream.data.problem import PartName, Problem, Scores
@@ -59,7 +59,7 @@ def scored(
     _log_if_not_finite(output, log)
     scores = {"model": problem.scores(part, warm, output, y)}
     if isinstance(problem, Forecast) and problem.start is not None:
-        ridge = torch.from_numpy(problem.start.ridge_output[slice(*problem.scored(part, warm))])
+        ridge = torch.from_numpy(problem.start.ridge_output[problem.scored(part, warm)])
         scores["ridge"] = problem.scores(part, warm, ridge, y)
     elif isinstance(problem, Forecast) and model.config.linear is not None:
         path, _ = predict(linear_start.linear_only(model), data, skip=warm, progress=show)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from nystream.config import ModelConfig
 from nystream.data import linear_start, logistic_start
-from nystream.data.forecast import Forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.labelled import Labelled
 from nystream.data.problem import Problem
 from nystream.data.scoring import LogLine, scored_from

@@ -19,8 +19,9 @@ class TokenBatch(NamedTuple):
     places: NDArray[np.int64]  # [S], of the records among those given
     x: NDArray[np.float32]  # [S, r, input_dim]
     time: NDArray[np.datetime64] | None = None  # [S], in microseconds
-    base: NDArray[np.float64] | None = None  # [S, output_dim]: what a predicted change is added to
+    base: NDArray[np.float64] | None = None  # [S, targets]: what a predicted change is added to
     values: NDArray[np.float64] | None = None  # [S, columns], of the rows of a table
+    scale: NDArray[np.float64] | None = None  # [S, targets]: the unit of a predicted change; None for the user's
 
     def where(self, chosen: NDArray[np.int64]) -> TokenBatch:
         """Return the tokens of some of the streams, given their numbers in the batch."""

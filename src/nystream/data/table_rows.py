@@ -35,6 +35,7 @@ class TableRows(NamedTuple):
     base: NDArray[np.float64]  # [N, targets]: the last known targets
     known: NDArray[np.bool_]  # [N, targets]: whether these are from the row itself
     notes: tuple[str, ...]  # what was filled, skipped or dropped
+    scale: NDArray[np.float64] | None = None  # [N, targets]: the unit of predicted changes; None for the user's
 
 
 class Placed(NamedTuple):

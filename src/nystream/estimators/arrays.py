@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
 from nystream.data.clips import Clip, Clips, Labelling
-from nystream.data.forecast import Forecast
+from nystream.data.forecast_problem import Forecast
 from nystream.data.frames import FramesReader
 from nystream.data.labelled import Labelled
 from nystream.data.linear_start import RIDGE, LinearStart

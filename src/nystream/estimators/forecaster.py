@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nystream.data.forecast import Forecast, forecast
+from nystream.data.forecast import forecast
+from nystream.data.forecast_problem import Forecast, levels
+from nystream.data.forecast_values import forecasts
 from nystream.data.open_source import forecast_table, linear_path
 from nystream.data.option_groups import ModelOptions, TableOptions
 from nystream.data.ordered_rows import rows_in_order
@@ -110,12 +113,12 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
             return float(r2_score(y, self.predict(data)))
         problem = self._problem(data)
         skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
-        output, truth = self._outputs(problem.rows.x)[: len(problem.y)][skip:], problem.y[skip:]
-        base = problem.rows.base[skip : len(problem.y)]
+        output = torch.from_numpy(self._outputs(problem.rows.x)[problem.scored("all", skip)])
+        predicted, truth, _ = levels(problem, "all", skip, output)
         known = ~np.isnan(truth).any(1)
         if known.sum() < 2:
             raise ValueError(f"data has {len(problem.y)} rows to score, too few: the first {skip} only fill the window")
-        return float(r2_score((base + truth)[known], (base + output)[known]))
+        return float(r2_score(truth[known], predicted[known]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,7 +148,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
                 f"({'; '.join(rows.notes)}), which would not be those of its rows: fill or drop rows first, or use "
                 f"sessions()"
             )
-        output = self._outputs(rows.x) + rows.base
+        output = forecasts(self._outputs(rows.x), rows.base, rows.scale)
         if reader.known and not reader.has_ahead(table.names):
             output[-reader.known_rows :] = np.nan  # what is known in advance ends with the table
         return output[::-1] if turned else output

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
+from nystream.data.forecast_values import forecasts
 from nystream.data.reader import Token
 from nystream.data.stream_states import TokenBatch
 from nystream.data.timestamps.zone import local_text
@@ -120,7 +121,7 @@ class Interpreter:
             number,
             self.kind,
             self.names,
-            self._values(y, token.base),
+            self._values(y, token.base, token.scale),
             self.units,
             token.time,
             self._due(token.time),
@@ -144,7 +145,7 @@ class Interpreter:
             y: [S, r, output_dim], the model's outputs.
             microseconds: The duration of the step of one stream.
         """
-        values = self._values(y, None if batch.base is None else batch.base[:, None])
+        values = self._values(y, *(None if part is None else part[:, None] for part in (batch.base, batch.scale)))
         due = lru_cache(CACHED_TIMES)(self._due)  # many streams have the same time
         kind, names, units, same = self.kind, self.names, self.units, (self._rows, self._zoned, self._several)
         numbers = first.tolist()
@@ -169,12 +170,14 @@ class Interpreter:
 
         return make
 
-    def _values(self, y: NDArray[Any], base: NDArray[np.float64] | None) -> NDArray[Any]:
+    def _values(
+        self, y: NDArray[Any], base: NDArray[np.float64] | None, scale: NDArray[np.float64] | None
+    ) -> NDArray[Any]:
         """The values of answers, given outputs [..., output_dim]."""
         if self.kind == "probabilities":
             logits = y.astype(np.float64)
             return (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
-        return y if base is None else base + y
+        return y if base is None else forecasts(y, base, scale)
 
     def _due(self, time: np.datetime64 | None) -> np.datetime64 | None:
         """The time that is forecast."""
