@@ -1,9 +1,10 @@
-"""What `nystream train` makes of tables with all its defaults, beside simple baselines.
+"""What `nystream train` makes of tables and folders with all its defaults, beside simple baselines.
 
     python benchmarks/own_data.py --data FOLDER
 
-Tables of the packaged sample and of EIA-930 (docs/data.md): single areas, totals, and totals with all their areas as
-columns. Written to results/own_data.json.
+Tables of the packaged sample and of EIA-930 (docs/data.md): single areas, totals, and totals with their areas as
+columns, one of them with all 117, the tokens of the paper. Tokens of GTZAN with one genre per file, and of THUMOS14
+with the actions of every frame, as folders. Written to results/own_data.json.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from nystream.data import sample
 from nystream.data.open_source import open_for_training
 from nystream.data.run import train
 from nystream.data.settings import Settings
+from nystream.lab.tasks import actions, audio
 from nystream.lab.tasks.electricity import eia930
 
 ROWS = 17_000  # two years
 AREAS = ("BPAT", "TEPC", "ISNE-4003", "GCPD")
-ERRORS = ("mean absolute error", "root mean squared error")
 
 
 def tables(folder: Path) -> Iterator[tuple[str, list[str], int]]:
@@ -45,6 +46,8 @@ def tables(folder: Path) -> Iterator[tuple[str, list[str], int]]:
     yield "EIA-930, total", lines(series.time[rows], total), 1
     some = {name: series.values[rows, place] for place, name in enumerate(series.names) if place % 4 == 0}
     yield f"EIA-930, total with {len(some)} areas", lines(series.time[rows], total | some), 1
+    areas = {name: series.values[:, place] for place, name in enumerate(series.names)}
+    yield "EIA-930, total with all 117 areas", lines(series.time, {"total": series.values.sum(1)} | areas), 1
 
 
 def lines(times: Any, columns: dict[str, Any]) -> list[str]:
@@ -56,27 +59,58 @@ def lines(times: Any, columns: dict[str, Any]) -> list[str]:
     ]
 
 
-def scored(text: list[str], horizon: int) -> dict[str, Any]:
+def scored_table(text: list[str], horizon: int) -> dict[str, Any]:
     """Test errors of the model and the baselines, and the time of the training with its baselines."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_text("\n".join(text))
-        settings = Settings(source=str(path), target="total", horizon=horizon)
-        began = time.monotonic()
-        result = train(settings, open_for_training(settings), Path(folder) / "run", log=lambda line: None, show=False)
-        seconds = time.monotonic() - began
-    return {"rows": len(text) - 1, "horizon": horizon, "test": result.scores["test"], "seconds": round(seconds)}
+        found = scored({"source": str(path), "target": "total", "horizon": horizon}, Path(folder))
+    return {"rows": len(text) - 1, "horizon": horizon, **found}
+
+
+def gtzan(data: Path, folder: Path) -> dict[str, str]:
+    """Write the tracks into one subfolder per genre; return the options."""
+    tokens = audio.load(data / "gtzan_yamnet_tokens.npz")
+    for x, genre, track in zip(tokens.x.numpy(), tokens.y.tolist(), tokens.tracks, strict=True):
+        place = folder / "tracks" / tokens.genres[genre]
+        place.mkdir(parents=True, exist_ok=True)
+        np.save(place / f"{track}.npy", x)
+    return {"source": str(folder / "tracks")}
+
+
+def thumos14(data: Path, folder: Path) -> dict[str, str]:
+    """Write training and test videos into two folders; return the options."""
+    videos = actions.load(data / "thumos14_i3d_pca256_i8.npz")
+    for name, part in (("videos", videos.train), ("test", videos.test)):
+        (folder / name).mkdir()
+        (folder / name / "classes.txt").write_text("\n".join(actions.CLASSES))
+        for i in range(len(part.data)):
+            x, y = part.data.stream(i)
+            np.savez(folder / name / f"{i}.npz", x=x.numpy(), y=y.numpy())
+    return {"source": str(folder / "videos"), "test": str(folder / "test")}
+
+
+def scored(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Test scores of the model and the baselines, and the time of the training with its baselines."""
+    settings = Settings(**options)
+    began = time.monotonic()
+    result = train(settings, open_for_training(settings), folder / "run", log=lambda line: None, show=False)
+    return {"test": result.scores["test"], "seconds": round(time.monotonic() - began)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("NYSTREAM_DATA"))
-    found = []
-    for name, text, horizon in tables(Path(parser.parse_args().data)):
-        found.append({"table": name, **scored(text, horizon)})
-        errors = {model: [round(scores[error], 3) for error in ERRORS] for model, scores in found[-1]["test"].items()}
-        print(f"{name}, {horizon} ahead, {found[-1]['seconds']} s: {errors}", flush=True)
-    write_results("own_data", {"tables": found})
+    data = Path(parser.parse_args().data)
+    forecasts, classes = [], []
+    for name, text, horizon in tables(data):
+        forecasts.append({"table": name, **scored_table(text, horizon)})
+        print(forecasts[-1], flush=True)
+    for name, write in (("GTZAN, one genre per file", gtzan), ("THUMOS14, actions in every frame", thumos14)):
+        with tempfile.TemporaryDirectory() as folder:
+            classes.append({"folder": name, **scored(write(data, Path(folder)), Path(folder))})
+        print(classes[-1], flush=True)
+    write_results("own_data", {"tables": forecasts, "folders": classes})
 
 
 if __name__ == "__main__":

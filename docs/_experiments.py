@@ -137,3 +137,17 @@ def own_data() -> str:
         f"test part, its difference to those of the baselines, and the time of the whole run with its baselines. The "
         f"best naive forecast is the last value, or that of a day or a week ago.\n\n" + table(head, rows)
     )
+
+
+def own_folders() -> str:
+    """Folders with all defaults: test scores of the model and of logistic regression."""
+    record = results("own_data")
+    scores = ("mean average precision", "accuracy at the end of a file")
+    rows = []
+    for one in record["folders"]:
+        name = next(name for name in scores if name in one["test"]["model"])
+        ours, logistic = (one["test"][model][name] for model in ("model", "logistic regression"))
+        rows.append([one["folder"], name, f"{ours:.3f}", f"{logistic:.3f}", f"{one['seconds']} s"])
+    return f"Folders with all defaults, from the same run of `{record['command']}`, on their test files:\n\n" + table(
+        ["folder", "score", "model", "logistic regression", "time"], rows
+    )
