@@ -5,8 +5,11 @@ import pytest
 import torch
 
 import nystream as ns
+from nystream.data import expected_time
 from nystream.data.expected_time import Expected, measure, told
-from nystream.data.run import log_if_worse
+from nystream.data.open_source import open_for_training
+from nystream.data.run import log_if_worse, train
+from nystream.data.settings import Settings
 from nystream.train import Forecasting, StreamData, TrainConfig
 
 
@@ -55,3 +58,44 @@ def test_overfitting_is_told(tmp_path, losses, said):
     log_if_worse(tmp_path, told_lines.append)
     assert len(told_lines) == said
     assert all("overfits" in line for line in told_lines)
+
+
+@pytest.fixture
+def table(tmp_path):
+    values = np.sin(np.arange(400) / 4) + np.random.default_rng(0).normal(size=400)
+    (tmp_path / "data.csv").write_text("\n".join(["load", *map(str, values.tolist())]))
+    return str(tmp_path / "data.csv")
+
+
+def trained(table, folder, window):
+    """The weights of a run, and what it says about its window."""
+    settings = Settings(source=table, target="load", window=window, embed_dim=8, num_heads=2, epochs=2)
+    lines = []
+    result = train(settings, open_for_training(settings), folder, log=lines.append, show=False)
+    return result.model.state_dict(), [line for line in lines if "times longer" in line]
+
+
+@pytest.mark.parametrize(("window", "factor", "said"), [(150, 14, 1), (150, 2, 0), (100, 14, 0)])
+def test_a_window_that_makes_training_slow_is_told(table, tmp_path, monkeypatch, window, factor, said):
+    def seconds(model, *rest):
+        return 0.01 * (factor if model.config.window > 64 else 1)
+
+    monkeypatch.setattr(expected_time, "update_seconds", seconds)
+    line = "window=150 makes each update about 14 times longer than the default of 64"
+    assert trained(table, tmp_path / "run", window)[1] == [line] * said
+
+
+def test_measuring_the_default_window_changes_no_result(table, tmp_path, monkeypatch):
+    measured, windows, update_seconds = [], (128, 64), expected_time.update_seconds
+
+    def seconds(model, *rest):
+        measured.append(model.config.window)
+        return update_seconds(model, *rest)
+
+    monkeypatch.setattr(expected_time, "update_seconds", seconds)
+    both, _ = trained(table, tmp_path / "both", 128)
+    assert tuple(measured) == windows
+    monkeypatch.setattr("nystream.data.run.default_window", lambda problem: 128)
+    alone, _ = trained(table, tmp_path / "alone", 128)
+    assert tuple(measured) == (*windows, 128)
+    assert all(torch.equal(value, alone[name]) for name, value in both.items())
