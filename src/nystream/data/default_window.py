@@ -7,8 +7,8 @@ weekly or monthly ones (52 or 48 rows). If that is more than 96 rows, the steps 
 regression on lags, which the model starts from, already reads the last days; the window is then 64 rows, as for tables
 without times and for files.
 
-A longer window costs more in training: on hourly demand, 168 rows took four times as long as 48, for errors that are
-alike (docs/own-data.md).
+On two years of hourly demand of two areas, 1 and 24 hours ahead, forecasts were as good with 48 rows as with 64 or 168,
+and somewhat worse with 24; with 168, training took three to four times as long.
 """
 
 from __future__ import annotations
