@@ -155,6 +155,8 @@ def test_a_folder(clips, tmp_path):
     labels = classifier.predict(tmp_path / "clips")
     assert labels["rain/0.npy"] in ("rain", "sun", "wind")
     assert classifier.score(tmp_path / "clips") > 0.8
+    scores = classifier.evaluate(tmp_path / "clips")
+    assert scores["model"]["accuracy at the end of a file"] == classifier.score(tmp_path / "clips")
     with pytest.raises(ValueError, match=r"Detector is for detection, but .* is for classification"):
         ns.Detector(**SMALL).fit(tmp_path / "clips")
 

@@ -52,7 +52,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     model_: StreamModel
     scores_: dict[str, dict[str, Scores]]
     notes_: tuple[str, ...]
-    _source_: str  # that it was fitted to
+    _source_: str = ARRAYS  # that it was fitted to
 
     def settings(self, source: str = ARRAYS) -> Settings:
         """The parameters as the settings of a run; raises if one of them cannot be used."""

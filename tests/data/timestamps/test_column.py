@@ -177,6 +177,6 @@ def test_what_is_refused(table):
         [(BEGIN + timedelta(seconds=float(second))).isoformat() for second in random],
     )
     refused("time column 't' is ambiguous: '03/04/2024' can be read in several ways", ["03/04/2024", "04/04/2024"])
-    refused("not a column of times in a known format .*: its first value is 'x'; --time-format gives", ["x", "y"], "t")
-    refused("it is empty; --time-format", ["", ""], "t")
+    refused("not a column of times in a known format .*: its first value is 'x'; `time_format` gives", ["x", "y"], "t")
+    refused("it is empty; `time_format`", ["", ""], "t")
     refused(r"line 12: 't' is 'x', which is not a time", [*rows(10), "x", *rows(40)[11:]])
