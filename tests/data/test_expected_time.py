@@ -29,6 +29,24 @@ def test_a_measurement_changes_nothing():
     assert expected.scoring > 0
 
 
+@pytest.mark.parametrize(("long", "updates"), [(1e9, [1, 1, 4]), (0.0, [1, 1])])
+def test_long_updates_are_timed_once(monkeypatch, long, updates):
+    attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
+    model = ns.StreamModel(ns.ModelConfig(input_dim=2, output_dim=1, attention=attention))
+    x = np.random.default_rng(0).normal(size=(200, 2)).astype(np.float32)
+    done, fit = [], expected_time.fit
+
+    def counted_fit(model, train, valid, config, **options):
+        done.append((config.steps_per_epoch, config.batch_size))
+        return fit(model, train, valid, config, **options)
+
+    monkeypatch.setattr(expected_time, "fit", counted_fit)
+    monkeypatch.setattr(expected_time, "LONG", long)
+    config = TrainConfig(epochs=5, batch_size=4)
+    assert expected_time.update_seconds(model, StreamData([x], [x[:, :1]]), Forecasting(), config) > 0
+    assert done == [(count, 4 if place else 1) for place, count in enumerate(updates)]
+
+
 def test_a_run_is_its_updates_and_the_scoring_of_every_epoch():
     assert Expected(0.01, 2.0).run(TrainConfig(steps_per_epoch=100), 10) == pytest.approx(30)
 
