@@ -8,7 +8,7 @@ import pytest
 
 from nystream.cli import main
 from nystream.cli.commands import COMMANDS
-from nystream.cli.errors import condensed
+from nystream.cli.errors import as_options, condensed
 
 GENERAL, COMPLETION, DEMO, COSTS = "nystream", "nystream --completion", "nystream demo", "nystream costs"
 
@@ -79,3 +79,19 @@ def test_numbers_below_zero_and_a_lone_minus_are_values(capsys, monkeypatch):
     monkeypatch.setattr("nystream.cli.costs.Costs.run", lambda self: sys.stdout.write(f"{self.window} {self.json}"))
     assert main(["costs", "-n", "-3", "--json", "-"]) == 0
     assert capsys.readouterr().out == "-3 -"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("`missing='skip'` drops the record", "--missing skip drops the record"),
+        ("give `decimal='.'` or `decimal=','`", "give --decimal . or --decimal ,"),
+        ("after `skip_lines=3`; `columns` keeps it", "after --skip-lines 3; --columns keeps it"),
+        ("give `time_format='%d.%m.%Y %H:%M'`", "give --time-format '%d.%m.%Y %H:%M'"),
+        ("`time='Date,Time of day'`", "--time 'Date,Time of day'"),
+        ("give `y` in every .npz", "give `y` in every .npz"),
+        ("window=8 is too long", "window=8 is too long"),
+    ],
+)
+def test_messages_of_the_library_name_options(message, said):
+    assert as_options(message) == said

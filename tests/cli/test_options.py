@@ -14,8 +14,7 @@ from tyro.conf import Positional, arg
 from nystream.cli.commands import COMMANDS
 from nystream.cli.options import Option, options_of, overriding, plain_option, typed
 from nystream.config.option import option, option_of
-from nystream.data.run import LANDMARKS
-from nystream.data.run_folder import EPOCHS
+from nystream.data.defaults import EPOCHS, LANDMARKS
 from nystream.data.settings import Settings
 from nystream.lab.bench.sizes import ModelSizes
 

@@ -7,14 +7,18 @@ import tomllib
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.dates import num2date
 
 from nystream.cli import main
+from nystream.data import plots
 from nystream.data import run as running
 from nystream.models import StreamModel
+from nystream.plotting import new_figure
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_run.py"))))
 SMALL, write, stamps, load, table, trained = (
@@ -221,7 +225,7 @@ def test_gaps_and_missing_values(capsys, refused):
         ),
         (
             ["data.csv", "--target", "total", "--landmarks", "33"],
-            "landmarks=33 must be at most window=16, the default for this source",
+            "landmarks=33 must be at most window=24, the default for this source",
         ),
         (
             ["data.csv", "--target", "total", "--landmarks", "4", "--variant", "co-full"],
@@ -338,3 +342,35 @@ def test_a_folder_of_audio(capsys, tmp_path):
     assert "8 files with 56 tokens in total; 2 classes, one per file" in out
     info = StreamModel.from_pretrained("runs/sounds/model").info
     assert (info.labels, info.seconds, info.reader["kind"]) == (("high", "low"), 0.1, "audio")
+
+
+def test_one_epoch_is_divided_among_the_phases(capsys):
+    table()
+    out = trained(capsys, "data.csv", "--target", "total", "--epochs", "1")
+    said = "epochs=1 is less than the number of training phases, 2: each has a shorter epoch, with 1 epoch of updates"
+    assert f"{said} in total\n" in out
+    assert "training for 2 epochs of 1 update: 1 with full attention, then 1 with fixed landmarks" in out
+    assert "shorter epoch" not in trained(capsys, "data.csv", "--target", "total", "--epochs", "2")
+
+
+def test_the_next_command_skips_the_same_lines(capsys, tmp_path):
+    table("plain.csv")
+    (tmp_path / "data.csv").write_text("A report\nof ours\n" + (tmp_path / "plain.csv").read_text())
+    out = trained(capsys, "data.csv", "--target", "total", "--skip-lines", "2")
+    command = out.splitlines()[-1].removeprefix("next: nystream ").split()
+    assert command[-2:] == ["--skip-lines", "2"]
+    assert main(command) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 160
+
+
+@pytest.mark.parametrize("timezone", ["", "Asia/Tokyo"])
+def test_forecasts_are_plotted_in_local_time(capsys, monkeypatch, timezone):
+    figures = []
+    monkeypatch.setattr(plots, "new_figure", lambda: figures.append(new_figure()) or figures[-1])
+    table()
+    trained(capsys, "data.csv", "--target", "total", "--epochs", "1", "--timezone", timezone)
+    axis = figures[-1].axes[0].xaxis
+    assert axis.get_units() == (ZoneInfo(timezone) if timezone else None)
+    # The last row is that of the hour before 2024-01-07 16:00, which is the time in the file.
+    hour = num2date(axis.axes.lines[0].get_xdata(orig=False)[-1], axis.get_units())
+    assert hour.strftime("%Y-%m-%d %H:%M") == "2024-01-07 15:00"

@@ -153,3 +153,33 @@ def test_data_that_have_grown_are_another_run(capsys, refused, tmp_path):
     assert f"out=runs/data contains a run on other data: {tmp_path / 'data.csv'} has changed;" in err
     out = trained(capsys, *arguments)
     assert "runs/data has a run with other settings or other data: this one goes to runs/data-2" in out
+
+
+def test_the_default_window_of_an_older_run_stays(capsys, tmp_path):
+    """Its default did not depend on the step of the rows, and its file has no values for what was not given."""
+    table(count=400)
+    quick = ["--embed-dim", "8", "--num-heads", "2", "--epochs", "2", "--plain"]
+    assert main(["train", "data.csv", "--target", "total", "--window", "64", *quick]) == 0
+    config = tmp_path / "runs" / "data" / "config.toml"
+    newer = config.read_text()
+    assert "dropout = 0.1\n" in newer
+    assert "weight_decay = 0.05\n" in newer
+    assert "patience = 6\n" in newer
+    config.write_text(re.sub(r"(dropout|weight_decay) = .*", r"\1 = -1.0", newer))
+    capsys.readouterr()
+    assert main(["train", "data.csv", "--target", "total", *quick]) == 0
+    assert "runs/data is already trained (2 epochs" in capsys.readouterr().out
+    (tmp_path / "runs" / "data" / "scores.json").unlink()
+    assert main(["train", "data.csv", "--target", "total", "--window", "64", *quick]) == 0
+    assert "resuming runs/data: all 2 epochs are trained" in capsys.readouterr().out
+    config.write_text(newer)  # here, 64 was given
+    assert main(["train", "data.csv", "--target", "total", "--out", "runs/data", *quick]) == 2
+    err = capsys.readouterr().err
+    assert "window is 64 there and 48 here; give --window 64 to resume it, or another folder" in err
+
+
+def test_values_that_were_chosen_are_those_of_the_run_when_given(capsys):
+    table()
+    trained(capsys, "data.csv", "--target", "total")
+    words = ("--dropout", "0.1", "--weight-decay", "0.05", "--patience", "6")
+    assert "runs/data is already trained (3 epochs" in trained(capsys, "data.csv", "--target", "total", *words)

@@ -131,3 +131,13 @@ def test_audio_of_another_folder(capsys, refused, tmp_path):
     err = refused("train", "sounds", "--window", "4", "--test", "new")
     assert "has classes that" in err
     assert "class 'middle' is not one of high, low" in err
+
+
+def test_the_same_data_to_validate_and_to_test_on_are_told(capsys, tmp_path):
+    rows("data.csv", 0, 160)
+    rows("other.csv", 160, 330)
+    words = ("data.csv", "--target", "total", "--epochs", "1", "--valid", "other.csv", "--test")
+    out = trained(capsys, *words, "../" + tmp_path.name + "/other.csv")
+    assert f"valid and test are both {tmp_path / 'other.csv'}: its scores choose the weights that are kept" in out
+    rows("new.csv", 330, 500)
+    assert "are both" not in trained(capsys, *words, "new.csv")

@@ -32,20 +32,20 @@ def test_separators_in_quotes_do_not_count(path):
         ("a,a\n1,2\n", "several columns named 'a'"),
         (
             "# made by hand\na,b\n1,2\n",
-            r"has 1 line before line 2, which looks like its header \('a', 'b'\): --skip-lines 1 skips it",
+            r"has 1 line before line 2, which looks like its header \('a', 'b'\): `skip_lines=1` skips it",
         ),
-        ("# a,b\n1,2\n", "begins with '# a', but must begin with the names .* not have them, --skip-lines 1 skips it"),
-        ("sep=;\na;b\n1;2\n", "before line 2, which looks like its header .'a', 'b'.: --skip-lines 1 skips it"),
-        ("A report\n\nby us\na;b;c;d\n1,5;2;3;4\n\n", "3 lines before line 4, .* .'a', 'b', 'c', ….: --skip-lines 3 "),
+        ("# a,b\n1,2\n", "begins with '# a', but must begin with the names .* not have them, `skip_lines=1` skips it"),
+        ("sep=;\na;b\n1;2\n", "before line 2, which looks like its header .'a', 'b'.: `skip_lines=1` skips it"),
+        ("A report\n\nby us\na;b;c;d\n1,5;2;3;4\n\n", "3 lines before line 4, .* .'a', 'b', 'c', ….: `skip_lines=3` "),
         ("2024-01-01 00:00:00,1.5,2\n2024-01-01 01:00:00,1.6,2\n", "begins with numbers"),
         ("a,b\n1,2\n1,2,3\n", "data.csv, line 3 has 3 fields, but the first line names 2"),
         ('a,b\n1,"2\n2"\n1,2,3\n', "line 4 has 3 fields"),
-        ("A report\na,b\n1,2\n", "has 1 line before line 2, .*: --skip-lines 1 skips it"),
+        ("A report\na,b\n1,2\n", "has 1 line before line 2, .*: `skip_lines=1` skips it"),
         ("A report\n1,2\n3,4\n", "line 2 has 2 fields, but the first line names 1"),
         ('"A\nb",c,d\n1,2,3\n1,2,3,4\n4,5,6\n', "line 4 has 4 fields, but the first line names 3 columns.*quotes$"),
         (
             "a,b\n1,2\nFrom: us\n\nx, y, z\n\n",
-            "line 5 has 3 fields.*; the last 2 lines look like a footer: --skip-end 2",
+            "line 5 has 3 fields.*; the last 2 lines look like a footer: `skip_end=2`",
         ),
     ],
 )
@@ -74,11 +74,11 @@ def test_lines_that_are_skipped(path):
     path.write_text("A, report\n\nby us\na;b\n1;2\n3;4\n\nFrom: a; b; c\n# end\n \n")
     assert file_separator(path, 3) == ";"
     assert read_csv(path, ";", 3, 2).rows() == [("1", "2"), ("3", "4")]
-    with pytest.raises(ValueError, match=r"has 3 lines before line 4, .* --skip-lines 3"):
+    with pytest.raises(ValueError, match=r"has 3 lines before line 4, .* `skip_lines=3`"):
         read_csv(path, ";", 2)
-    with pytest.raises(ValueError, match="begins with numbers after --skip-lines 4"):
+    with pytest.raises(ValueError, match="begins with numbers after `skip_lines=4`"):
         read_csv(path, ";", 4)
-    with pytest.raises(ValueError, match="is empty after --skip-lines 40"):
+    with pytest.raises(ValueError, match="is empty after `skip_lines=40`"):
         read_csv(path, ";", 40)
     with pytest.raises(ValueError, match="skip_end=5 leaves no rows of"):
         read_csv(path, ";", 3, 5)

@@ -111,7 +111,7 @@ def test_a_part_without_targets_is_refused(write_csv, place, words):
     values = [float(i**1.1) for i in range(101)]
     values[place + 1 : place + 11] = [None] * 10
     table = read_table(write_csv({"a": values}))
-    with pytest.raises(ValueError, match=f"'a' is empty in all of the {words}.*; --missing skip drops rows"):
+    with pytest.raises(ValueError, match=f"'a' is empty in all of the {words}.*; `missing='skip'` drops rows"):
         forecast(table, ["a"], missing="fill")
     assert len(forecast(table, ["a"], missing="skip").y)
 
@@ -175,7 +175,7 @@ def test_footers_are_named_with_the_option_that_skips_them(tmp_path, hours, wave
         with pytest.raises(ValueError, match=words):
             forecast(read_table(path), ["load"], **options)
 
-    end = "; the last line looks like a footer: --skip-end 1 skips it$"
+    end = "; the last line looks like a footer: `skip_end=1` skips it$"
     refused(f"line 62: 't' is 'Total', which is not a time: .*{end}", "Total,3.5")
     refused(f"has missing fields, line 62: 't' is empty; .*{end}", ",3.5")
     refused(f"'load' cannot be used: it has 'us' in line 62, which is not a number{end}", "by,us", time="none")

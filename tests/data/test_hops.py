@@ -73,7 +73,7 @@ def test_files(tmp_path):
     assert clips.clips[0].x.shape == (300, 12)
     assert clips.clips[0].y.tolist() == [0] * 150 + [1] * 150
     assert "short.npz" in clips.bad
-    assert "each of 2 frames (--hop)" in clips.notes[0]
+    assert "each of 2 frames (`hop`)" in clips.notes[0]
     assert read_frames(tmp_path).clips[0].x.shape == (600, 3)
     with pytest.raises(ValueError, match="hop=1000: no file"):
         read_frames(tmp_path, hop=1000)

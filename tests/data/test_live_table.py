@@ -197,11 +197,11 @@ def test_the_policies_are_those_of_training():
     [
         ("foo", "column 'load' is 'foo', which is not a number"),
         ("inf", "column 'load' is 'inf', which is not finite"),
-        ("nan", "column 'load' is nan; --missing fill repeats"),
-        (float("nan"), "column 'load' is nan; --missing fill repeats"),
-        ("NA", "column 'load' is 'NA', which counts as empty; --missing fill repeats"),
-        ("", "column 'load' is empty; --missing fill repeats"),
-        (None, "column 'load' is empty; --missing fill repeats"),
+        ("nan", "column 'load' is nan; `missing='fill'` repeats"),
+        (float("nan"), "column 'load' is nan; `missing='fill'` repeats"),
+        ("NA", "column 'load' is 'NA', which counts as empty; `missing='fill'` repeats"),
+        ("", "column 'load' is empty; `missing='fill'` repeats"),
+        (None, "column 'load' is empty; `missing='fill'` repeats"),
     ],
 )
 def test_a_field_that_cannot_be_used_is_said_as_it_is(field, words):

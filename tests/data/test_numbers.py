@@ -43,7 +43,7 @@ def test_marks_are_found(columns, separator, found):
         (
             [["1,013", "998"]],
             ",",
-            "column 'c0' has '1,013', which can mean 1013 or 1.013: give --decimal . or --decimal ,",
+            "column 'c0' has '1,013', which can mean 1013 or 1.013: give `decimal='.'` or `decimal=','`",
         ),
         ([["1,013", "1,014"]], ",", "'1,013'"),
         ([["1,013", "998"]], ";", "'1,013'"),

@@ -100,7 +100,7 @@ def test_lines_before_and_after_the_rows(tmp_path, hours):
     table = read_table(path, skip_lines=2)
     assert table.line(0) == "line 4"
     with pytest.raises(
-        ValueError, match=r"line 14: 'time' is 'Source: us', .* the last 2 lines look like a footer: --skip-end 2"
+        ValueError, match=r"line 14: 'time' is 'Source: us', .* the last 2 lines look like a footer: `skip_end=2`"
     ):
         table.times("time", "iso")
     table = read_table(path, skip_lines=2, skip_end=2)

@@ -127,7 +127,7 @@ def test_places_are_named(write_csv, hours):
     reader, _ = find_reader(table, ["a"])
     with pytest.raises(ValueError, match=r"not regular in time, line 5: 1 row is missing between .* line 7: 3 rows"):
         read_rows(reader, table, "fill")
-    with pytest.raises(ValueError, match="has missing fields, line 3: 'a' is empty; --missing fill"):
+    with pytest.raises(ValueError, match="has missing fields, line 3: 'a' is empty; `missing='fill'`"):
         read_rows(reader, table, "fail", "skip")
     filled = read_rows(reader, table, "fill", "fill")
     assert len(filled.x) == 12

@@ -43,7 +43,7 @@ def test_numbers_in_order_or_by_name(read, record):
 def test_what_is_missing(read, record):
     reasons = {"nan": "nan", "NA": "'NA', which counts as empty", "null": "'null', which counts as empty"}
     first = "" if isinstance(record, dict) else str(record[0])
-    with pytest.raises(RecordError, match=rf"^a is {reasons.get(first, 'missing')}; --missing fill repeats"):
+    with pytest.raises(RecordError, match=rf"^a is {reasons.get(first, 'missing')}; `missing='fill'` repeats"):
         read(record)
     assert read(record, "skip") == []
     with pytest.raises(RecordError, match="no earlier record"):
@@ -117,7 +117,7 @@ def test_sources_that_fit_and_that_do_not():
         (["foo"], "1 value, of which 'foo' is not a number, but the model takes 3"),
         (["1"], "1 number, but the model takes 3"),
         (["1", "", "3", "4"], "4 numbers, but the model takes 3"),
-        (["1", "nan", ""], "b, c are missing (b is nan); --missing fill repeats"),
+        (["1", "nan", ""], "b, c are missing (b is nan); `missing='fill'` repeats"),
     ],
 )
 def test_what_was_found_is_said(read, cells, words):

@@ -1,5 +1,7 @@
+import json
 import pickle
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -9,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import nystream as ns
 from nystream.cli import main
-from nystream.data.run_folder import CONFIG
+from nystream.data.settings import CONFIG, read_config
 
 SMALL = {"epochs": 2, "embed_dim": 8, "num_heads": 2, "window": 8}
 
@@ -153,6 +155,8 @@ def test_a_folder(clips, tmp_path):
     labels = classifier.predict(tmp_path / "clips")
     assert labels["rain/0.npy"] in ("rain", "sun", "wind")
     assert classifier.score(tmp_path / "clips") > 0.8
+    scores = classifier.evaluate(tmp_path / "clips")
+    assert scores["model"]["accuracy at the end of a file"] == classifier.score(tmp_path / "clips")
     with pytest.raises(ValueError, match=r"Detector is for detection, but .* is for classification"):
         ns.Detector(**SMALL).fit(tmp_path / "clips")
 
@@ -244,3 +248,48 @@ def test_a_model_of_several_frames_per_token(tmp_path):
         detector.predict(rng.normal(size=(80, 2)))
     with pytest.raises(ValueError, match="hop=4 is for folders of feature files"):
         detector.fit(rng.normal(size=(80, 2)), np.repeat([0, 1], 40))
+
+
+def test_evaluate_gives_the_scores_of_eval(tmp_path, monkeypatch, capsys, forecaster):
+    monkeypatch.chdir(tmp_path)
+    new = demand()[300:]
+    new.write_csv("new.csv")
+    forecaster.save("saved")
+    assert main(["eval", "saved", "new.csv", "--json", "eval.json", "--plain"]) == 0
+    theirs = json.loads(Path("eval.json").read_text())["scores"]
+    assert set(theirs) == {"model", "ridge", "persistence", "a day ago"}
+    for data in (new, "new.csv"):
+        ours = forecaster.evaluate(data)
+        assert set(ours) == set(theirs)
+        for name, scores in theirs.items():
+            assert ours[name] == pytest.approx(scores, rel=1e-6)  # a CSV file has fewer digits
+    notes = []
+    holes = pl.concat([new[:40], new[41:]])
+    with pytest.raises(ValueError, match=r"`gaps='fill'` inserts the missing rows"):
+        forecaster.evaluate(holes)
+    assert forecaster.evaluate(holes, gaps="fill", log=notes.append)["model"]["mean absolute error"] > 0
+    assert any("filled" in note for note in notes), notes
+    with pytest.raises(ValueError, match="skip_lines=1 is for files, but data is a DataFrame"):
+        forecaster.evaluate(new, skip_lines=1)
+
+
+def test_evaluate_needs_data_with_baselines(clips):
+    classifier = ns.Classifier(epochs=2, embed_dim=8, num_heads=2).fit(*clips)
+    with pytest.raises(TypeError, match="data is a list, but must be the path of a folder; `score` takes arrays"):
+        classifier.evaluate(clips[0])
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    with pytest.raises(ValueError, match="the model was fitted to arrays, which `score` takes"):
+        ns.Forecaster(**SMALL).fit(x, x[:, 0]).evaluate(x)
+    with pytest.raises(NotFittedError):
+        ns.Forecaster().evaluate(x)
+
+
+def test_save_keeps_the_source(tmp_path, forecaster):
+    demand()[:300].write_csv(tmp_path / "demand.csv")
+    fitted = ns.Forecaster(target="load", **SMALL).fit(tmp_path / "demand.csv")
+    fitted.save(tmp_path / "first")
+    ns.Forecaster.load(tmp_path / "first").save(tmp_path / "second")
+    for name in ("first", "second"):
+        assert read_config(tmp_path / name / CONFIG)["source"] == str(tmp_path / "demand.csv")
+    forecaster.save(tmp_path / "third")
+    assert read_config(tmp_path / "third" / CONFIG)["source"] == "arrays"

@@ -158,5 +158,7 @@ def _fail(message: str, code: int, debug: bool) -> int:
 
         traceback.print_exc()
     else:
-        print(*message.split(), file=sys.stderr)
+        from nystream.cli.errors import as_options
+
+        print(*as_options(message).split(), file=sys.stderr)
     return code

@@ -20,6 +20,11 @@ class UsageError(ValueError):
         self.program = program
 
 
+def as_options(message: str) -> str:
+    """A message of the library in the words of a command: `name='value'` and `name` become --name value and --name."""
+    return re.sub(r"`([a-z_]{2,})(?:=(.+?))?`", _as_option, message)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A suggestion that ends a sentence; empty if no known word is similar."""
     matches = get_close_matches(word, list(known), n=1)
@@ -62,6 +67,12 @@ def condensed(printed: str) -> str:
     """A parser's message in a box, as one line."""
     lines = (re.sub(r"\x1b\[[0-9;]*m|[─-╿]", " ", line) for line in printed.splitlines())
     return " ".join(" ".join(lines).split())
+
+
+def _as_option(parameter: re.Match[str]) -> str:
+    name, value = parameter.groups()
+    flag = "--" + name.replace("_", "-")
+    return flag if value is None else flag + " " + re.sub(r"^'([\w.,]+)'$", r"\1", value)
 
 
 def _missing(options: Iterable[Option]) -> str:

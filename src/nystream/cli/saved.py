@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from nystream.cli.errors import as_options
 from nystream.cli.options import AS_TRAINED, plain_option
 from nystream.config.option import option, option_of
 from nystream.data.open_source import open_for
@@ -56,5 +57,5 @@ class OnSavedModel:
             show=self.show,
         )
         for note in problem.notes:
-            print(note, flush=True)
+            print(as_options(note), flush=True)
         return model, problem

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
+from nystream.cli.errors import as_options
 from nystream.cli.options import AS_TRAINED
 from nystream.config import ModelInfo
 from nystream.config.checks import positive_int
@@ -200,4 +201,4 @@ def rate_of(info: ModelInfo) -> int | None:
 
 def say(message: str) -> None:
     """Print one line to standard error."""
-    print("nystream:", *message.split(), file=sys.stderr, flush=True)
+    print("nystream:", *as_options(message).split(), file=sys.stderr, flush=True)

@@ -12,14 +12,16 @@ from tyro.conf import Positional
 
 from nystream import variants
 from nystream.cli.class_screen import print_classes
+from nystream.cli.errors import as_options
 from nystream.cli.options import overriding, plain_option
 from nystream.cli.screen import console, print_scores
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
+from nystream.data.defaults import with_defaults
 from nystream.data.open_source import open_for_training
-from nystream.data.run import PLOTS, SCORES, Result, epochs_done, resolved
-from nystream.data.run_folder import CONFIG, free_folder
-from nystream.data.settings import Settings, read_config
+from nystream.data.run import PLOTS, SCORES, Result, epochs_done
+from nystream.data.run_folder import free_folder
+from nystream.data.settings import CONFIG, Settings, read_config
 from nystream.data.table import counted
 from nystream.live import models
 from nystream.models import StreamModel
@@ -66,7 +68,7 @@ class Train:
         problem = open_for_training(settings, show, [name for name, value in vars(self).items() if value is not None])
         for note in problem.notes:
             _say(note)
-        settings = resolved(settings, problem)
+        with_defaults(settings, problem)  # raises if they do not fit the source
         usual = RUNS / Path(settings.source).stem
         out = free_folder(settings, problem, usual, teacher) if self.out is None else self.out
         if self.out is None and out != usual:
@@ -129,7 +131,7 @@ def _teacher(run: str) -> StreamModel:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(as_options(line), flush=True)
 
 
 def _draw(result: Result) -> bool:
@@ -147,4 +149,5 @@ def _next(result: Result, settings: Settings) -> str:
     """The command that streams the model over its source."""
     clips = getattr(result.problem, "clips", None)
     source = settings.source if clips is None else str(Path(settings.source) / clips.clips[0].name)
-    return shlex.join(["nystream", "stream", str(result.folder), source])
+    skipped = ["--skip-lines", str(settings.skip_lines)] if settings.skip_lines else []
+    return shlex.join(["nystream", "stream", str(result.folder), source, *skipped])

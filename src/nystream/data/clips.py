@@ -64,7 +64,7 @@ class Clips:
         per += ", several at once or none" * self.several
         size = f"{counted(len(self.clips), 'file')} with {counted(tokens, 'token')} in total"
         if self.frames_per_token > 1:
-            size += f", each of {self.frames_per_token} frames (--hop)"
+            size += f", each of {self.frames_per_token} frames (`hop`)"
         summary = f"{size}; {len(self.classes)} classes, {per}"
         if not self.bad:
             return (summary,)

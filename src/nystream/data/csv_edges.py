@@ -65,7 +65,7 @@ def lines_before(path: Path, header: Header) -> str:
     lines = "1 line" if header.before == 1 else f"{header.before} lines"
     return (
         f"{path} has {lines} before line {header.before + 1}, which looks like its header ({names}): "
-        f"--skip-lines {header.before} skips {'it' if header.before == 1 else 'them'}"
+        f"`skip_lines={header.before}` skips {'it' if header.before == 1 else 'them'}"
     )
 
 
@@ -74,7 +74,7 @@ def lines_after(count: int) -> str:
     if not 0 < count <= MAX_FOOTER:
         return ""
     lines, look, them = ("the last line", "looks", "it") if count == 1 else (f"the last {count} lines", "look", "them")
-    return f"; {lines} {look} like a footer: --skip-end {count} skips {them}"
+    return f"; {lines} {look} like a footer: `skip_end={count}` skips {them}"
 
 
 def contents(path: Path, skip_lines: int = 0, skip_end: int = 0) -> Path | bytes:

@@ -69,13 +69,13 @@ def read_header(path: Path, separator: str, skip_lines: int = 0) -> list[str]:
     if (header := find_header(path, skip_lines)) is not None:
         raise ValueError(lines_before(path, header))
     names = [name.strip() for name in next(_rows(path, separator, skip_lines), (0, []))[1]]
-    after = f" after --skip-lines {skip_lines}" if skip_lines else ""
+    after = f" after `skip_lines={skip_lines}`" if skip_lines else ""
     if not any(names):
         raise ValueError(f"{path} is empty{after}: it needs a first line with the names of its columns")
     if names[0].startswith(("#", "sep=")):
         raise ValueError(
             f"{path} begins with {names[0]!r}{after}, but must begin with the names of its columns; if that line does "
-            f"not have them, --skip-lines {skip_lines + 1} skips it"
+            f"not have them, `skip_lines={skip_lines + 1}` skips it"
         )
     numbers = [is_number(name.replace(",", ".")) for name in names]
     if all(numbers) or any(number and "." in name for number, name in zip(numbers, names, strict=True)):

@@ -131,5 +131,5 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
             target = problem.reader.targets[int(unknown.argmax())]
             raise ValueError(
                 f"{name}: the target {target!r} is empty in all of the {problem.split.names.get(part, 'rows')}; "
-                f"--missing skip drops rows without it"
+                f"`missing='skip'` drops rows without it"
             )

@@ -26,7 +26,7 @@ def with_start(problem: Forecast, narrow: bool) -> Forecast:
         if not better(fitted.ridge, start.ridge):
             problem, fitted = narrowed, start
             them = "it" if len(others) == 1 else "them"
-            note = f"{listed(others)} dropped: ridge regression is no better with {them}; --columns keeps {them}"
+            note = f"{listed(others)} dropped: ridge regression is no better with {them}; `columns` keeps {them}"
     read = fitted.config.tokens
     short = [
         f"the {problem.split.names[part]}, are fewer than the {read} that the model reads, so it lacks some lags there"

@@ -141,7 +141,7 @@ def read_frames(
     hop = hop or hops.choose_hop(width, y)
     clips = [Clip(file.name, file.x, target) for file, target in zip(usable, y, strict=True)]
     if hop > 1:
-        bad |= {clip.name: f"{len(clip.x)} frames, fewer than --hop {hop}" for clip in clips if len(clip.x) < hop}
+        bad |= {clip.name: f"{len(clip.x)} frames, fewer than `hop={hop}`" for clip in clips if len(clip.x) < hop}
         clips = [_hopped(clip, hop) for clip in clips if len(clip.x) >= hop]
     if not clips:
         raise ValueError(f"hop={hop}: no file of {folder} has as many frames")

@@ -96,7 +96,7 @@ class LiveTable(LiveReader):
         if len(missing) == len(needed):
             raise ValueError(
                 f"none of {listed(columns)} is a column of the model; it needs {listed(needed)}; "
-                f"if lines come before the header, --skip-lines skips them"
+                f"if lines come before the header, `skip_lines` skips them"
             )
         if self.missing == "fill":
             missing = [name for name in missing if name in (*reader.time_columns, *reader.targets, *ahead)]

@@ -21,7 +21,7 @@ GROUPED = {
     POINT: r"^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$",
     COMMA: r"^[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+(,[0-9]*)?$",
 }
-DECIMAL_HINT = "give --decimal . or --decimal ,"
+DECIMAL_HINT = "give `decimal='.'` or `decimal=','`"
 
 
 class Readings(NamedTuple):

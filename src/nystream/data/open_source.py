@@ -138,7 +138,7 @@ def linear_path(settings: Settings) -> bool:
     """Whether the model has a linear path."""
     deep = settings.stack == "deep"  # the path may read more tokens than the window, which only deep stacks can
     if settings.linear == "yes" and not deep:
-        raise ValueError("linear='yes' does not go with --stack paper: give --stack deep")
+        raise ValueError("linear='yes' does not go with `stack='paper'`: give `stack='deep'`")
     return settings.linear == "yes" or (settings.linear == "auto" and deep)
 
 

@@ -115,7 +115,12 @@ class ModelOptions:
         "Start from ridge regression (tables) or logistic regression (classes), which the Transformer then improves; "
         "auto does, except with --stack paper.",
     )
-    window: int = option(0, "Window length n, in tokens.", "N", "64, or less for little data")
+    window: int = option(
+        0,
+        "Window length n, in tokens.",
+        "N",
+        "48 to 96 rows that are whole days, weeks or years, otherwise 64; less for little data",
+    )
     landmarks: int = option(
         0, "Number of landmarks m of low-rank attention, at most the window.", "M", "4, or less for a short window"
     )
@@ -150,7 +155,7 @@ class ModelOptions:
     )
     epochs: int = option(
         0,
-        "Number of epochs of all training phases together.",
+        "Number of epochs of all training phases together; if there are fewer than phases, each has a shorter one.",
         "E",
         "18",
     )

@@ -11,6 +11,7 @@ from nystream.data.class_scores import ClassScores
 from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
+from nystream.data.timestamps.zone import find_zone
 from nystream.plotting import BLUE, GREY, ORANGE, STYLE, new_figure, require
 
 MAX_ROWS = 168  # plotted, at the end of the test data
@@ -79,6 +80,8 @@ def _forecast(figure: Any, result: Result) -> None:
     figure.set_size_inches(8.0, 1.0 + (2.6 if len(names) <= TALL else 1.8) * len(names))
     axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
     for axis, place in zip(axes, range(len(names)), strict=True):
+        if time is not None and problem.reader.timezone:
+            axis.xaxis_date(find_zone(problem.reader.timezone))
         along = (rows if time is None else time)[-MAX_ROWS:]
         axis.plot(along, truth[-MAX_ROWS:, place], color=GREY, linewidth=1.2, label="truth")
         axis.plot(along, predicted[-MAX_ROWS:, place], color=BLUE, linewidth=1.2, label=ahead)

@@ -108,10 +108,12 @@ def rounds(keys: Sequence[Hashable]) -> list[list[int]]:
 def _column(name: str, column: Any) -> Fields:
     if isinstance(column, np.ndarray) and column.ndim == 1:
         return column
+    if hasattr(column, "to_list"):  # a Series of polars or pandas
+        return _of_frame(column)
     if isinstance(column, str | bytes) or not isinstance(column, Sequence):
         raise TypeError(
-            f"records has a {type(column).__name__} for {name!r}, but a dict must have a column for each name: a list "
-            f"or an array [N]; for one record use take, or a list of one"
+            f"records has a {type(column).__name__} for {name!r}, but a dict must have a column for each name: a list, "
+            f"an array [N] or a Series; for one record use take, or a list of one"
         )
     return list(column)
 
@@ -129,7 +131,7 @@ def _checked(columns: dict[str, Fields]) -> dict[str, Fields]:
 
 
 def _of_frame(column: Any) -> Fields:
-    """A column of a DataFrame; a list unless it has numbers, because polars drops the zone of times in arrays."""
+    """A column that is a Series; a list unless it has numbers, because polars drops the zone of times in arrays."""
     array = np.asarray(column)
     return array if array.dtype.kind in "iuf" else column.to_list()
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,12 +17,13 @@ from nystream import files, variants
 from nystream.config import AttentionConfig, ModelConfig
 from nystream.config.checks import positive_int
 from nystream.data import expected_time, teaching
+from nystream.data.default_window import default_window
+from nystream.data.defaults import with_defaults
 from nystream.data.forecast_problem import Forecast
-from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.run_folder import CONFIG, EPOCHS, MODEL, check_folder, config_text, with_defaults
+from nystream.data.run_folder import MODEL, check_folder, config_text
 from nystream.data.scoring import LogLine, scored, scored_from
-from nystream.data.settings import Settings
+from nystream.data.settings import CONFIG, Settings
 from nystream.data.starting import finished, untrained
 from nystream.data.table import counted
 from nystream.landmarks import kmeans
@@ -38,17 +39,15 @@ from nystream.train.sampler import updates, warm_up
 from nystream.train.tasks import Task
 
 SCORES, CHECKPOINTS, PLOTS = "scores.json", "checkpoints", "plots"
-WINDOW, MIN_WINDOW = 64, 4  # defaults; the window is shorter where streams are short
-LANDMARKS = 4  # default, or the window where that is shorter
 # A small source is read several times in an epoch, a large one in part.
 MIN_UPDATES_PER_EPOCH, MAX_UPDATES_PER_EPOCH = 40, 200
 LANDMARK_TOKENS = 20_000
+SLOW = 3  # times as long for an update as with the default window that are worth a warning
 OVERFITS = 0.05  # relative rise of the validation loss that is worth a warning
 # Landmarks that are fixed early are trained from there, so the sample need not be large. As they start as pairs, Γ† can
 # be left out.
 EARLY = LandmarkFit(10_000, method="x", learn_landmarks=True, pinv="none")
-# What linear regression misses is mostly noise, so that a Transformer beside it overfits easily.
-BESIDE_LINEAR: dict[str, Any] = {"weight_decay": 0.05, "average": 0.98}
+AVERAGE = 0.98  # of the weights of a Transformer beside linear regression, which overfits easily
 
 
 class Result(NamedTuple):
@@ -60,22 +59,6 @@ class Result(NamedTuple):
     scores: dict[str, dict[str, Scores]]  # part -> model or baseline -> scores
     output: Tensor  # [N, output_dim] for the scored tokens of the test part
     warm: int
-
-
-def resolved(settings: Settings, problem: Problem) -> Settings:
-    """The settings, with defaults that depend on the source filled in."""
-    window = settings.window or _default_window(problem)
-    low_rank = variants.of_family(settings.variant).low_rank
-    landmarks = settings.landmarks or min(LANDMARKS, window, _distinct(problem)) if low_rank else 0
-    if landmarks > window:
-        origin = "" if settings.window else ", the default for this source"
-        raise ValueError(
-            f"landmarks={landmarks} must be at most window={window}{origin}: give fewer landmarks, or a longer window"
-        )
-    forecasts = isinstance(problem, Forecast) and problem.start is not None
-    classifies = isinstance(problem, Labelled) and problem.linear
-    linear: Literal["yes", "no"] = "yes" if forecasts or classifies else "no"
-    return dataclasses.replace(settings, window=window, landmarks=landmarks, linear=linear)
 
 
 def train(
@@ -91,11 +74,10 @@ def train(
     A run of the same settings in the folder is resumed; one that is finished is only scored again. `teacher` is the
     model of `settings.teacher`.
     """
-    settings = resolved(settings, problem)
     if (teacher is None) == bool(settings.teacher):
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
-    settings = with_defaults(settings, folder)
+    settings = with_defaults(settings, problem, folder)
     with alone_in(folder):
         return _train(settings, problem, folder, log, show, teacher)
 
@@ -114,6 +96,11 @@ def _train(
     train_config, warm = training(settings, problem, config)
     if settings.window > problem.longest:  # no error: short streams are trained on and scored too
         log(f"no file fills window={settings.window}: the longest has {counted(problem.longest, 'token')}")
+    if settings.valid and settings.valid == settings.test:
+        log(
+            f"valid and test are both {settings.valid}: its scores choose the weights that are kept, so that they may "
+            f"be better than those on new data"
+        )
     start = problem.start if isinstance(problem, Forecast) else None
     names: tuple[PartName, ...] = ("train", *problem.parts_scored)
     parts = {name: problem.part(name, warm) for name in names}
@@ -153,6 +140,16 @@ def _train(
         model = model.to(device)
         if not epochs_done(folder):
             expected = expected_time.measure(model, data, valid, task, train_config)
+            if (usual := default_window(problem)) <= settings.window // 2:
+                least = dataclasses.replace(settings, window=usual, landmarks=min(settings.landmarks, usual))
+                with torch.random.fork_rng():
+                    shorter = untrained(model_config(least, problem), problem, parts["train"], start).to(device)
+                times = expected.update / expected_time.update_seconds(shorter, data, task, train_config)
+                if times >= SLOW:
+                    log(
+                        f"window={settings.window} makes each update about {times:.0f} times longer than the default "
+                        f"of {usual}"
+                    )
             seconds = expected.run(train_config, sum(phase.config.epochs for phase in phases))
             log(f"training will take {expected_time.told(seconds)}: {1000 * expected.update:.0f} ms per update")
         model = _run_phases(settings, common, model, phases, log)
@@ -220,7 +217,7 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
         layers=settings.layers,
         ff_dim=2 * settings.embed_dim,
         stack=settings.stack,
-        dropout=problem.dropout if settings.dropout < 0 else settings.dropout,
+        dropout=settings.dropout,
         # Forecasts need to know how long ago something was; classes were found better with decay alone.
         positions="none" if decay and not problem.task.scaled else "learned",
         linear=problem.start.config if isinstance(problem, Forecast) and problem.start is not None else None,
@@ -229,16 +226,16 @@ def model_config(settings: Settings, problem: Problem) -> ModelConfig:
 
 def training(settings: Settings, problem: Problem, config: ModelConfig) -> tuple[TrainConfig, int]:
     """How to train, and the number of tokens at the start of a stream that only fill the window."""
-    own = {"weight_decay": settings.weight_decay} if settings.weight_decay >= 0 else {}
     train_config = TrainConfig(
-        epochs=settings.epochs or EPOCHS,
+        epochs=settings.epochs,
         batch_size=settings.batch_size,
         lr=settings.lr,
         seed=settings.seed,
         short=problem.short,
         bf16=False if problem.task.scaled else None,  # forecasts need more precision than bfloat16 has
         patience=settings.patience or None,
-        **(BESIDE_LINEAR if config.linear is not None else {}) | own,
+        weight_decay=settings.weight_decay,
+        average=AVERAGE if config.linear is not None else TrainConfig.average,
     )
     warm = warm_up(config, train_config)
     if problem.longest <= warm:
@@ -271,8 +268,8 @@ def log_if_worse(folder: Path, log: LogLine) -> None:
         rise = losses[-1] / losses[best] - 1
         log(
             f"the validation loss was lowest after epoch {best + 1} of {len(losses)} of this phase, and rose by "
-            f"{rise:.0%} since: the model overfits; the best weights are kept; more data, a smaller --embed-dim or "
-            f"more --dropout may help"
+            f"{rise:.0%} since: the model overfits; the best weights are kept; more data, a smaller `embed_dim` or "
+            f"more `dropout` may help"
         )
 
 
@@ -290,6 +287,11 @@ def _run_phases(
         log(f"training for {plan}")
         return common.run(model, phases)
     common.check([model], first.config, second[0].config)
+    if settings.epochs < len(phases):
+        log(
+            f"epochs={settings.epochs} is less than the number of training phases, {len(phases)}: each has a shorter "
+            f"epoch, with {counted(settings.epochs, 'epoch')} of updates in total"
+        )
     each = f"for each of {len(second)} blocks"
     tuned, many = second[0].config.epochs, len(second) > 1
     kind = "continual landmarks" if model.config.blocks[0].low_rank else "full attention"
@@ -309,7 +311,7 @@ def _log_progress(folder: Path, phases: Sequence[Phase], log: LogLine) -> bool:
         finished = time.strftime("%Y-%m-%d %H:%M", time.localtime(scores.stat().st_mtime))
         log(
             f"{folder} is already trained ({counted(done, 'epoch')}, finished {finished}); its scores are below; "
-            f"give another --out to train afresh"
+            f"give another `out` to train afresh"
         )
         return True
     if done >= epochs:
@@ -333,21 +335,6 @@ def _with_updates(train_config: TrainConfig, data: StreamData, config: ModelConf
     count = updates(make_sampler(data, config, train_config), train_config)
     steps = min(max(count, MIN_UPDATES_PER_EPOCH), MAX_UPDATES_PER_EPOCH)
     return dataclasses.replace(train_config, steps_per_epoch=steps)
-
-
-def _default_window(problem: Problem) -> int:
-    """The usual window, or a shorter one: if the first window of a stream is not scored, it needs several."""
-    if problem.short:
-        return min(WINDOW, problem.longest)
-    window = WINDOW
-    while window > MIN_WINDOW and 4 * window > problem.longest:
-        window //= 2
-    return window
-
-
-def _distinct(problem: Problem) -> int:
-    """The number of distinct tokens among the first ones that are trained on; there cannot be more landmarks."""
-    return len(problem.part("train", 0).x[:WINDOW].unique(dim=0))
 
 
 def _device(name: str) -> str:

@@ -8,25 +8,26 @@ from typing import Any
 
 from nystream import files
 from nystream.config import ModelInfo
+from nystream.data.defaults import regularization, with_defaults
 from nystream.data.problem import Problem
-from nystream.data.settings import ALL_PHASES, DATA, Settings, read_config
+from nystream.data.settings import ALL_PHASES, CONFIG, DATA, Settings, read_config
 from nystream.models import StreamModel
 from nystream.train.data import fingerprint
 
-CONFIG, MODEL = "config.toml", "model"
-EPOCHS = 18  # default
-LAYERS = 2  # default
-PATIENCE = 6  # default
-OLD_EPOCHS = 12  # default of version 0.1, which counted those of phase one alone
+MODEL = "model"
 
 
 def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: StreamModel | None = None) -> None:
     """Raise if the folder has another run, or anything else."""
     config = folder / CONFIG
     if config.is_file():
-        defaults = {field.name: field.default for field in dataclasses.fields(Settings)}  # for fields older files lack
+        defaults: dict[str, Any] = {
+            field.name: field.default for field in dataclasses.fields(Settings)
+        }  # for fields older files lack
         defaults["patience"] = 0
-        theirs, ours = defaults | read_config(config), dataclasses.asdict(with_defaults(settings, folder))
+        theirs, ours = defaults | read_config(config), dataclasses.asdict(with_defaults(settings, problem, folder))
+        # Older files have -1 for the default.
+        theirs |= {name: value for name, value in regularization(problem).items() if theirs[name] < 0}
         if theirs["variant"] == "co-full":
             theirs["landmarks"] = 0  # older files have a number without meaning
         different = [name for name, value in ours.items() if _as_in_file(theirs[name]) != _as_in_file(value)]
@@ -47,15 +48,16 @@ def check_folder(settings: Settings, problem: Problem, folder: Path, teacher: St
 def _advice(different: list[str], theirs: dict[str, Any], config: Path) -> str:
     """What to do about settings that differ: version 0.1 counted epochs differently, so its command needs a change.
 
-    It had no linear path either.
+    It had no linear path either, and another default window.
     """
-    if different == ["linear"]:
-        return f"give --linear {theirs['linear']} to resume it, or another folder"
+    if different in (["linear"], ["window"]):
+        (name,) = different
+        return f"give `{name}={theirs[name]!r}` to resume it, or another folder"
     if different != ["epochs"] or ALL_PHASES in config.read_text(encoding="utf-8"):
         return "give another folder"
     return (
         f"the run is from an older version, which did not count the epochs of the second phase: "
-        f"give --epochs {theirs['epochs']} to resume it, or another folder"
+        f"give `epochs={theirs['epochs']}` to resume it, or another folder"
     )
 
 
@@ -70,27 +72,6 @@ def free_folder(settings: Settings, problem: Problem, base: Path, teacher: Strea
             folder = base.with_name(f"{base.name}-{number}")
         else:
             return folder
-
-
-def with_defaults(settings: Settings, folder: Path) -> Settings:
-    """The settings with all defaults that the source does not decide; a run of an older version keeps its own."""
-    config = folder / CONFIG
-    old = read_config(config) if config.is_file() else {}
-    text = config.read_text(encoding="utf-8") if old else ALL_PHASES
-    epochs = EPOCHS if ALL_PHASES in text or f"\nepochs = {OLD_EPOCHS}\n" not in text else int(old["epochs"])
-    older = bool(old) and "\nrecipe = " not in text
-    layers = settings.layers or (old.get("layers", 1) if older else LAYERS)
-    can_decay = layers == 1 or settings.stack == "deep"
-    chosen: dict[str, Any] = {"decay": "yes" if can_decay else "no", "recipe": "early"}
-    if older:
-        chosen = {name: old[name] for name in chosen}
-    patience = settings.patience if settings.patience >= 0 else old.get("patience", 0) if old else PATIENCE
-    chosen |= {name: getattr(settings, name) for name in chosen if getattr(settings, name) != "auto"}
-    if chosen["decay"] == "yes" and not can_decay:
-        raise ValueError(
-            f"decay='yes' does not go with {layers} blocks of --stack paper: give --stack deep or --layers 1"
-        )
-    return dataclasses.replace(settings, epochs=settings.epochs or epochs, layers=layers, patience=patience, **chosen)
 
 
 def info_of(info: ModelInfo, folder: Path) -> ModelInfo:

@@ -31,6 +31,7 @@ LISTS = ("target", "time", "columns", "categorical", "known", "units", "split")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
 # second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
+CONFIG = "config.toml"  # in a run folder
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from nystream import extras, files
 from nystream.data.open_source import open_for, open_for_training
 from nystream.data.problem import Problem, Scores
-from nystream.data.run import Result, resolved, train
-from nystream.data.run_folder import CONFIG, MODEL, info_of
-from nystream.data.settings import Settings, read_config
+from nystream.data.reader import Policy
+from nystream.data.run import Result, train
+from nystream.data.run_folder import MODEL, info_of
+from nystream.data.scoring import evaluate
+from nystream.data.settings import CONFIG, Settings, read_config
 from nystream.live import models
 from nystream.live.sessions import Sessions
 from nystream.models import StreamModel
@@ -25,6 +27,8 @@ from nystream.train.log import plain_numbers
 extras.require("an estimator", "sklearn")
 from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
+
+from nystream.estimators.inputs import is_source  # noqa: E402
 
 ABOUT = "estimator.json"
 ARRAYS = "arrays"  # the source of a model that was fitted to arrays
@@ -48,6 +52,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     model_: StreamModel
     scores_: dict[str, dict[str, Scores]]
     notes_: tuple[str, ...]
+    _source_: str = ARRAYS  # that it was fitted to
 
     def settings(self, source: str = ARRAYS) -> Settings:
         """The parameters as the settings of a run; raises if one of them cannot be used."""
@@ -63,10 +68,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         teacher: StreamModel | None = None,
     ) -> Result:
         """Fit data that have been read. A run of the same settings in the folder is resumed."""
-        settings = resolved(settings, problem)
         with _folder(folder) as place:
             result = train(settings, problem, place, log, show, teacher)
         self.model_, self.scores_, self.notes_ = result.model.eval(), result.scores, problem.notes
+        self._source_ = settings.source
         self._set_width()
         return result
 
@@ -87,14 +92,47 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.fit_problem(settings, problem, None if out is None else Path(out), log, teacher=teacher)
         return problem
 
-    def _open(self, source: str | Path) -> Problem:
-        """A source, read as the training data were."""
+    def _open(self, data: Any, **options: Any) -> Problem:
+        """A source, read as the training data were; options as those of `open_for`."""
         check_is_fitted(self, "model_")
-        return open_for(self.model_.info, Path(source).expanduser(), show=False)
+        if not is_source(data):
+            raise TypeError(f"data is a {type(data).__name__}, but must be the path of a folder; `score` takes arrays")
+        return open_for(self.model_.info, Path(data).expanduser(), **options, show=False)
 
     def _check_task(self, task: str | None, source: str) -> None:
         if task not in self.tasks:
             raise ValueError(f"{type(self).__name__} is for {' or '.join(self.tasks)}, but {source} is for {task}")
+
+    def evaluate(
+        self,
+        data: Any,
+        *,
+        missing: Policy | None = None,
+        gaps: Policy | None = None,
+        background: str | None = None,
+        seconds: float | None = None,
+        skip_lines: int = 0,
+        skip_end: int = 0,
+        log: Callable[[str], None] = silent,
+    ) -> dict[str, Scores]:
+        """Return the scores of the model and of its baselines on new data, as `nystream eval` shows them.
+
+        Args:
+            data: The path of a table or of a folder, or a DataFrame for a model of tables. The model streams over it
+                from beginning to end; the first rows of a table only fill its window.
+            missing, gaps, background, seconds: As in `nystream train`; by default as in training.
+            skip_lines, skip_end: Lines of a CSV file before the header and after the data.
+            log: Is called with what was found in the data, and what was dropped or filled.
+
+        Returns:
+            "model" or a baseline -> its scores.
+        """
+        check_is_fitted(self, "model_")
+        options: dict[str, Any] = {"missing": missing, "gaps": gaps, "background": background, "seconds": seconds}
+        problem = self._open(data, **options, skip_lines=skip_lines, skip_end=skip_end)
+        for note in problem.notes:
+            log(note)
+        return evaluate(self.model_, problem, log=log).scores
 
     def sessions(self, **options: Any) -> Sessions:
         """Return an object that takes in the records of any number of live streams by key, and answers them.
@@ -112,7 +150,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise FileExistsError(f"folder={folder} has a run or an estimator already; give another folder")
         folder.mkdir(parents=True, exist_ok=True)
         self.model_.save_pretrained(folder / MODEL)
-        files.write_text(folder / CONFIG, self.settings().to_toml())
+        files.write_text(folder / CONFIG, self.settings(self._source_).to_toml())
         self._write_about(folder)
 
     def _write_about(self, folder: Path) -> None:
@@ -143,6 +181,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             about = {"scores": {name: record[name] for name in ("valid", "test") if name in record}}
         estimator.model_, estimator.scores_ = model, about.get("scores", {})
         estimator.notes_ = tuple(about.get("notes", ()))
+        estimator._source_ = config.get("source", ARRAYS)
         estimator._restore(about)
         estimator._set_width()
         return estimator

@@ -111,7 +111,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
             if y is None:
                 raise ValueError("y=None: the score of an array needs its targets")
             return float(r2_score(y, self.predict(data)))
-        problem = self._problem(data)
+        problem = self._open(data)
         skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
         output = torch.from_numpy(self._outputs(problem.rows.x)[problem.scored("all", skip)])
         predicted, truth, _ = levels(problem, "all", skip, output)
@@ -129,13 +129,19 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
     def _reads_tables(self) -> bool:
         return bool((self.model_.info.reader or {}).get("kind") == "table")
 
-    def _problem(self, data: Any) -> Forecast:
+    def _open(self, data: Any, **options: Any) -> Forecast:
         if is_source(data):
-            problem = self._open(data)
+            problem = super()._open(data, **options)
             assert isinstance(problem, Forecast)
             return problem
+        if not self._reads_tables:
+            raise ValueError("the model was fitted to arrays, which `score` takes; only tables have baselines")
+        policies = {name: options.pop(name, None) for name in ("missing", "gaps")}
+        for name, value in options.items():
+            if value:
+                raise ValueError(f"{name}={value!r} is for files, but data is a {type(data).__name__}")
         info = self.model_.info
-        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=self._reader)
+        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=self._reader, **policies)
 
     def _forecasts(self, data: Any) -> NDArray[np.float64]:
         """Forecasts [N, targets] after every row of a table, in the order of its rows."""

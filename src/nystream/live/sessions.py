@@ -164,8 +164,8 @@ class Sessions:
         Args:
             keys: The streams of the records; new ones are opened. A key may come several times: its records are taken
                 in order.
-            records: As many: a list of records, an array with one vector in each row, a dict of columns, or a
-                DataFrame of polars or pandas.
+            records: As many: a list of records, an array with one vector in each row, a dict of columns (lists, arrays
+                or Series), or a DataFrame of polars or pandas.
 
         Returns:
             A sequence with a list of answers or a RecordError for each record, in the order of the records.

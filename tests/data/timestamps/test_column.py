@@ -56,7 +56,7 @@ def test_a_form_that_is_told(table):
         find_time(table(a=range(40), day=days), time_format="%d %b %Y")[0].note
         == "time column 'day', one row every day"
     )
-    with pytest.raises(ValueError, match=r"matches no column of data\.csv; name the column with --time"):
+    with pytest.raises(ValueError, match=r"matches no column of data\.csv; name the column with `time`"):
         find_time(table(a=range(40), day=days), time_format="%d %B, %Y")
     with pytest.raises(ValueError, match=r"data.csv, line 2: 'a' is '0', which is not a time"):
         find_time(table(a=range(40), day=days), "a", "%d %b %Y")
@@ -98,7 +98,7 @@ def test_hours_of_the_day_are_joined_if_they_are_named(table):
     found, _ = find_time(written, "date,hour")
     assert found.spacing.step == np.timedelta64(1, "h")
     assert str(written.times("date", "iso", "hour")[23])[:16] == "2024-01-02T00:00"  # hour 24
-    with pytest.raises(ValueError, match=r"repeats a time in 69 rows; .* name both: --time date,hour;"):
+    with pytest.raises(ValueError, match=r"repeats a time in 69 rows; .* name both: `time='date,hour'`;"):
         find_time(written)
     with pytest.raises(ValueError, match=r"time='date,hour,a' must name one column, or two"):
         find_time(written, "date,hour,a")
@@ -149,7 +149,7 @@ def test_months_of_local_time(table):
 
 
 def test_time_zones_that_are_refused(table):
-    with pytest.raises(ValueError, match=r"timezone='UTC': data.csv has no time column; name it with --time"):
+    with pytest.raises(ValueError, match=r"timezone='UTC': data.csv has no time column; name it with `time`"):
         find_time(table(a=range(9)), timezone="UTC")
     stamps = ["2024-03-31 01:00", "2024-03-31 02:00", "2024-03-31 03:00"]
     with pytest.raises(
@@ -173,10 +173,10 @@ def test_what_is_refused(table):
     refused("has fewer than two different times", rows(1))
     random = np.random.default_rng(0).exponential(10, 200).cumsum()
     refused(
-        r"'t' is irregular: rows are .* apart, .* in the median; --time none takes the rows in order",
+        r"'t' is irregular: rows are .* apart, .* in the median; `time='none'` takes the rows in order",
         [(BEGIN + timedelta(seconds=float(second))).isoformat() for second in random],
     )
     refused("time column 't' is ambiguous: '03/04/2024' can be read in several ways", ["03/04/2024", "04/04/2024"])
-    refused("not a column of times in a known format .*: its first value is 'x'; --time-format gives", ["x", "y"], "t")
-    refused("it is empty; --time-format", ["", ""], "t")
+    refused("not a column of times in a known format .*: its first value is 'x'; `time_format` gives", ["x", "y"], "t")
+    refused("it is empty; `time_format`", ["", ""], "t")
     refused(r"line 12: 't' is 'x', which is not a time", [*rows(10), "x", *rows(40)[11:]])

@@ -67,7 +67,7 @@ def test_one_bad_row_does_not_make_a_day_a_month():
 
 def test_what_could_be_either_is_refused():
     values = [f"03/04/2024 10:{i:02d}" for i in range(60)]
-    with pytest.raises(ValueError, match=r"give --time-format '%d/%m/%Y %H:%M' or --time-format '%m/%d/%Y %H:%M'"):
+    with pytest.raises(ValueError, match=r"give `time_format='%d/%m/%Y %H:%M'` or `time_format='%m/%d/%Y %H:%M'`"):
         found(values)
 
 

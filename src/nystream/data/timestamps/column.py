@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -49,11 +48,11 @@ def find_time(
         formats.check_format(time_format)
     chosen = _detected(table, time_format) if named is None else _named(table, named)
     if time_format and not chosen:
-        raise ValueError(f"time_format={time_format!r} matches no column of {table.name}; name the column with --time")
+        raise ValueError(f"time_format={time_format!r} matches no column of {table.name}; name the column with `time`")
     others = [name for name in table.names if name not in chosen and _is_time(table, name, "")]
     if not chosen:
         if timezone:
-            raise ValueError(f"timezone={timezone!r}: {table.name} has no time column; name it with --time")
+            raise ValueError(f"timezone={timezone!r}: {table.name} has no time column; name it with `time`")
         return None, others
     name, clock = chosen[0], chosen[1] if len(chosen) == 2 else None
     time_format = time_format or _format(table, chosen, named is not None)
@@ -157,7 +156,7 @@ def _format(table: Table, names: tuple[str, ...], named: bool) -> str:
         kind = "is not a column of times" if len(names) == 1 else "are not a date and a time of day"
         raise ValueError(
             f"time={','.join(names)!r} {kind} in a known format ({formats.EXAMPLES}): {value}; "
-            f"--time-format gives another format, such as '%d %b %Y %H:%M'"
+            f"`time_format` gives another format, such as '%d %b %Y %H:%M'"
         )
     try:
         return candidates[0] if len(candidates) == 1 else formats.find_format(table.time_fields(*names), candidates)
@@ -180,7 +179,7 @@ def _time_column(table: Table, name: str, clock: str | None, time_format: str, t
     if repeated > MAX_DISORDER * len(known):
         raise ValueError(
             f"{column} repeats a time in {counted(repeated, 'row')}; put each series into a file of its own, "
-            f"{_two_columns(table, name, clock)}; --time selects another column"
+            f"{_two_columns(table, name, clock)}; `time` selects another column"
         )
     # If whole days are out of order, few rows are earlier than the previous row, but many than some row before.
     late = known < np.maximum.accumulate(known)
@@ -191,7 +190,7 @@ def _time_column(table: Table, name: str, clock: str | None, time_format: str, t
     if step is None:
         raise ValueError(
             f"{column} has fewer than two different times, so the time step is unknown; "
-            f"--time none takes the rows in order"
+            f"`time='none'` takes the rows in order"
         )
     apart = np.diff(known)
     apart = apart[apart > np.timedelta64(0)]
@@ -199,7 +198,7 @@ def _time_column(table: Table, name: str, clock: str | None, time_format: str, t
         least, median, most = (duration(length) for length in (apart.min(), np.median(apart), apart.max()))
         raise ValueError(
             f"{column} is irregular: rows are {least} to {most} apart, {median} in the median; "
-            f"--time none takes the rows in order"
+            f"`time='none'` takes the rows in order"
         )
     spacing = find_spacing(local_times(known, timezone) if timezone else known, step)
     about = "" if spacing.months or (apart % step == np.timedelta64(0)).all() else "about "
@@ -212,5 +211,5 @@ def _two_columns(table: Table, name: str, clock: str | None) -> str:
     """What to do about dates that repeat because the time of day is in another column."""
     if clock is not None:
         return "or name other columns of the date and the time of day"
-    example = shlex.quote(f"{name},{_clock_of(table, name) or _clock_of(table, name, hours=True) or 'TIME'}")
-    return f"or, if the time of day is in another column, name both: --time {example}"
+    example = f"{name},{_clock_of(table, name) or _clock_of(table, name, hours=True) or 'TIME'}"
+    return f"or, if the time of day is in another column, name both: `time={example!r}`"

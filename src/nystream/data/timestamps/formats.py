@@ -54,7 +54,7 @@ def find_format(values: Sequence[Any], formats: Sequence[str]) -> str:
     merit = {time_format: _merit(known, time_format) for time_format in formats}
     best = [time_format for time_format in formats if merit[time_format] == max(merit.values())]
     if len(best) > 1:
-        options = " or ".join(f"--time-format {time_format!r}" for time_format in best)
+        options = " or ".join(f"`time_format={time_format!r}`" for time_format in best)
         raise ValueError(f"{known[0]!r} can be read in several ways: give {options}")
     return best[0]
 

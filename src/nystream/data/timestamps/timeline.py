@@ -20,7 +20,7 @@ from nystream.data.timestamps.zone import local_text
 
 MAX_STEPS = 100  # after the last row; a later row is held back
 MAX_FILLED = 10_000  # rows of a gap: a changed clock must not fill the memory
-GAPS_HINT = "--gaps fill inserts the missing rows with the last values, --gaps skip ignores gaps"
+GAPS_HINT = "`gaps='fill'` inserts the missing rows with the last values, `gaps='skip'` ignores gaps"
 # The echo ends the last line of a file, if it has no end.
 NEWEST_FIRST = (
     "newest first? a stream must be oldest first: "
@@ -124,4 +124,4 @@ def _error(spacing: Spacing, last: int, now: int, gap: Distance) -> str:
     else:
         error = f"{this} comes after {before}, not a whole number of steps of {spacing} later"
     moved = not spacing.timezone and is_clock_change(np.datetime64(last, "us"), np.datetime64(now, "us"), spacing.step)
-    return error + " (daylight saving time? train with --timezone, such as Europe/Berlin)" * moved
+    return error + " (daylight saving time? train with `timezone`, such as Europe/Berlin)" * moved
