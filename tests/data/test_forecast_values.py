@@ -66,7 +66,7 @@ def test_scores_of_quantiles():
     scores = errors(output, y, ["load"], quantiles=(0.25, 0.5, 0.75))
     losses = [0.25 * (0 + 1 + 2 + 3), 0.5 * (1 + 0 + 1 + 2), 0.25 * 2 + 0.25 * 1 + 0 + 0.75 * 1]
     assert scores["pinball loss"] == pytest.approx(sum(losses) / 12)
-    assert list(scores)[0] == "pinball loss"
+    assert next(iter(scores)) == "pinball loss"
     assert scores["mean absolute error"] == 1.0
     shares = [scores[f"share up to quantile {level}"] for level in (0.25, 0.5, 0.75)]
     assert shares == [0.25, 0.5, 0.75]

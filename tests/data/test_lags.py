@@ -44,7 +44,7 @@ def test_every_horizon_has_the_rows_of_its_own_time():
     assert set(choose_lags(3600.0, [24], 20_000, 1)) <= set(lags)
 
 
-@pytest.mark.parametrize(("targets", "largest"), [(2, False), (3, True), (60, True)])
+@pytest.mark.parametrize(("targets", "largest"), [(2, False), (3, False), (4, True), (60, True)])
 def test_with_many_numbers_the_largest_horizon_alone_has_them(targets, largest):
     lags = choose_lags(3600.0, range(1, 49), 20_000, targets)
     assert (lags == choose_lags(3600.0, [48], 20_000, targets)) is largest

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nystream.config import ModelInfo
-from nystream.data.forecast_scores import ERRORS, ahead
+from nystream.data.forecast_scores import ERRORS, PINBALL, ahead
 from nystream.data.problem import Scores
 from nystream.data.verdict import verdicts
 
@@ -95,13 +95,12 @@ def print_table(output: Console, table: Table, title: str) -> None:
 def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
     """The model and its baselines, one per row; with many scores, one score per row.
 
-    Of several horizons, it has the means, the first and the last.
+    Of several horizons, it has the means, and the errors of the first and the last.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     unit = f", {info.units[0]}" if len(set(info.units)) == 1 else ""
     table.add_column(f"{(info.task or '').capitalize()}{unit}", no_wrap=True)
-    hidden = tuple(map(ahead, info.horizons[1:-1]))
-    names = [name for name in next(iter(scores.values())) if not _kind(name).endswith(hidden)]
+    names = [name for name in next(iter(scores.values())) if _shown(_kind(name), info)]
     if len(names) <= MAX_SCORES_ACROSS:
         for score in names:
             table.add_column(score, justify="right")
@@ -136,6 +135,13 @@ def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
 def _compared(scores: Mapping[str, Scores], score: str, higher: bool) -> str:
     found = verdicts(scores, higher_is_better=higher, score=score)
     return f"{score.capitalize()}: {'; '.join(one.sentence for one in found)}."
+
+
+def _shown(kind: str, info: ModelInfo) -> bool:
+    """Whether a kind of score is in the table: of single horizons, only errors of the first and the last are."""
+    ends = tuple(map(ahead, (*info.horizons[:1], *info.horizons[-1:])))
+    single = kind.endswith(tuple(map(ahead, info.horizons)))
+    return not single or (kind.endswith(ends) and kind.startswith((PINBALL, *ERRORS)))
 
 
 def _kind(score: str) -> str:

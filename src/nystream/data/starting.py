@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nystream.config import ModelConfig
-from nystream.data import linear_start, logistic_start
+from nystream.data import linear_start, logistic_start, quantile_width
 from nystream.data.forecast_problem import Forecast
+from nystream.data.forecast_values import Layout
 from nystream.data.labelled import Labelled
 from nystream.data.problem import Problem
 from nystream.data.scoring import LogLine, scored_from
@@ -79,9 +82,26 @@ def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> Str
         share = f"{most:g}" if least == most else f"{least:g} to {most:g}, depending on the horizon"
         gain = 1 - sum(errors) / len(errors)
         log(f"on validation data, {gain:.1%} better than {name}; share of the Transformer: {share}")
+        _widen(model, alone, alone + each.double().numpy() * (both - alone), known, layout, log)
     else:
         log(f"no better than {name} on validation data: the Transformer is left out")
     return model
+
+
+def _widen(
+    model: StreamModel,
+    path: NDArray[np.float64],
+    both: NDArray[np.float64],
+    y: NDArray[np.float64],
+    layout: Layout,
+    log: LogLine,
+) -> None:
+    """Make the quantiles of a model as wide as the validation data are spread, if they are too narrow."""
+    widths = quantile_width.best_widths(path, both, y, layout)
+    if max(widths) > 1:
+        quantile_width.widen(model, widths, layout)
+        least, most = (f"{width - 1:.0%}" for width in (min(widths), max(widths)))
+        log(f"quantiles widened by {least if least == most else f'{least} to {most}'}, as on validation data")
 
 
 def _fit_output_scaler(model: StreamModel, y: Tensor) -> None:

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     token: int  # number of the token in the stream, from 1
     kind: str  # "forecast", "probabilities" or "output"
     names: tuple[str, ...]  # of the values; empty if the model has none
-    # [output_dim], or [names, horizons, quantiles] without the axes that there are none of: float64 for a change that is
+    # [output_dim], or [names, horizons, quantiles] without those of the axes that there are not: float64 for a change
     # added to a last value, otherwise the model's dtype
     values: NDArray[Any]
     units: tuple[str, ...] = ()

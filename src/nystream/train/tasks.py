@@ -157,7 +157,9 @@ class Forecasting:
         known = y.isfinite()
         y = torch.where(known, y, output.detach())  # a loss of 0
         if self.quantiles:
-            each = pinball(output, y, self.quantiles)
+            each = torch.where(
+                known, pinball(output, y, self.quantiles), 0.0
+            )  # whose gradient is not 0 at an error of 0
         else:
             each = F.huber_loss(output, y, reduction="none", delta=self.delta)
         return each.sum(-1) / known.sum(-1).clamp(min=1), known.any(-1)
