@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from nystream.data.forecast_problem import CYCLES, Forecast
 from nystream.data.linear_start import MIN_VALID, RIDGE, LinearStart, better, fit_start, with_quantiles
@@ -29,7 +28,10 @@ def with_start(problem: Forecast, narrow: bool) -> Forecast:
             them = "it" if len(others) == 1 else "them"
             note = f"{listed(others)} dropped: ridge regression is no better with {them}; --columns keeps {them}"
     if problem.info.quantiles:
-        fitted = with_quantiles(fitted, problem.ahead, _residual_rows(problem), problem.info.quantiles)
+        first, stop = problem.edges("train")
+        first += min(problem.reader.history, (stop - first) // 4)  # rows before it lack some of their lags
+        rows = slice(first, stop), slice(*problem.edges("valid"))
+        fitted = with_quantiles(fitted, problem.ahead, *rows, problem.info.quantiles)
     read = fitted.config.tokens
     short = [
         f"the {problem.split.names[part]}, are fewer than the {read} that the model reads, so it lacks some lags there"
@@ -51,17 +53,6 @@ def _start_note(problem: Forecast, start: LinearStart) -> str:
     calendar = ", and the calendar" if problem.reader.periods else ""
     residuals = ", with the quantiles of its residuals" if problem.info.quantiles else ""
     return f"starting from ridge regression on {last} and lags{calendar}{residuals}"
-
-
-def _residual_rows(problem: Forecast) -> NDArray[np.int64]:
-    """The rows whose residuals have the quantiles that the model starts from: all training and validation data.
-
-    Those of the validation data alone are not fitted, but of one season, whose errors are not those of another: on
-    hourly demand, the share of test data between their quantiles was further from what it should be.
-    """
-    (start, stop), valid = problem.edges("train"), problem.edges("valid")
-    first = start + min(problem.reader.history, (stop - start) // 4)  # rows before it lack some of their lags
-    return np.concatenate([np.arange(first, stop), np.arange(*valid)])
 
 
 def _fit_start(problem: Forecast) -> LinearStart:

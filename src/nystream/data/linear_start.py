@@ -35,6 +35,9 @@ RIDGE, LAST_VALUE = "ridge regression", "the last value"
 LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
 
 
+Rows = slice | NDArray[np.int64]
+
+
 class LinearStart(NamedTuple):
     """A fitted linear path.
 
@@ -139,20 +142,27 @@ def _simple(ridge: Ridge, scaler: Scaler, y: Tensor, x: Tensor, places: Sequence
 
 
 def with_quantiles(
-    start: LinearStart, y: NDArray[Any], rows: NDArray[np.int64], quantiles: Sequence[float]
+    start: LinearStart, y: NDArray[Any], train: Rows, valid: Rows, quantiles: Sequence[float]
 ) -> LinearStart:
     """The start with one output for each quantile: what is added to a forecast is that quantile of its residuals.
+
+    They are those of training and validation data: the latter alone are few, and perhaps of a single season. Those of
+    the training data are too small if little data were fitted closely, so they are made as large as those of the
+    validation data where these are larger.
 
     Args:
         start: What forecasts one number for each target and horizon.
         y: What it should have forecast [≤ N, outputs], NaN where unknown.
-        rows: The rows whose residuals count.
+        train, valid: The rows whose residuals count.
         quantiles: The levels.
     """
     count = len(quantiles)
 
     def spread(path: Ridge, output: NDArray[np.float64]) -> tuple[Ridge, NDArray[np.float64]]:
-        each = np.nanquantile(y[rows] - output[rows], quantiles, axis=0).T.reshape(-1)  # [outputs · quantiles]
+        fitted, new = y[train] - output[train], y[valid] - output[valid]
+        size, new_size = (np.sqrt(np.nanmean(np.square(part), 0)) for part in (fitted, new))  # [outputs]
+        fitted *= np.maximum(1.0, np.divide(new_size, size, out=np.ones_like(size), where=size > 0))
+        each = np.nanquantile(np.concatenate([fitted, new]), quantiles, axis=0).T.reshape(-1)  # [outputs · quantiles]
         repeated = {
             name: getattr(path, name).repeat_interleave(count, 0)
             for name in ("weight", "bias", "penalties", "mse", "residual_std")

@@ -77,7 +77,7 @@ def aligned(
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
     start = _ridge(x, y, train) if linear else None
     if start is not None and quantiles:
-        start = with_quantiles(start, y, np.arange(len(y)), quantiles)
+        start = with_quantiles(start, y, slice(train), slice(train, None), quantiles)
     return Aligned(reader, rows, 0, info, (), split, start, target=y)  # type: ignore[arg-type]
 
 
