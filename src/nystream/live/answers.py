@@ -32,9 +32,7 @@ class Answer(NamedTuple):
     token: int  # number of the token in the stream, from 1
     kind: str  # "forecast", "probabilities" or "output"
     names: tuple[str, ...]  # of the values; empty if the model has none
-    # [output_dim], or [names, horizons, quantiles] without those of the axes that there are not: float64 for a change
-    # added to a last value, otherwise the model's dtype
-    values: NDArray[Any]
+    values: NDArray[Any]  # [names, horizons, quantiles] without axes of one; float64 if they are levels of changes
     units: tuple[str, ...] = ()
     time: np.datetime64 | None = None
     time_ahead: np.datetime64 | tuple[np.datetime64, ...] | None = (
