@@ -32,6 +32,9 @@ MIN_VALID = 10  # rows of validation data; with fewer, nothing can be chosen, an
 LEAST_MISSED = 1e-3  # relative to the deviation of the forecasts
 EXACT = 1e-6  # error relative to the deviation of a target: float32 has no more digits
 RIDGE, LAST_VALUE = "ridge regression", "the last value"
+# Of several horizons, the least share with so much of the best gain is chosen. A Transformer with many outputs overfits
+# more easily: a smaller share costs little where it helps, and far less where it does not.
+ENOUGH = 2 / 3
 LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
 
 
@@ -230,7 +233,11 @@ def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
 
 
 def best_share(
-    path: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64], quantiles: Sequence[float] = ()
+    path: NDArray[np.float64],
+    both: NDArray[np.float64],
+    y: NDArray[np.float64],
+    quantiles: Sequence[float] = (),
+    enough: float = 1.0,
 ) -> tuple[float, float]:
     """The share of the Transformer that is best on validation data, and the error with it relative to the path alone.
 
@@ -241,6 +248,7 @@ def best_share(
         path, both: Outputs without and with the Transformer [N, outputs]; with quantiles, those of each target in turn.
         y: Targets [N, outputs], NaN where unknown.
         quantiles: The levels.
+        enough: The least share that has so much of the gain of the best one takes its place.
     """
 
     def all_errors(output: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -255,7 +263,8 @@ def best_share(
     ).any():
         return 0.0, 1.0
     relative = {share: float((all_errors(path + share * (both - path)) / alone).mean(1).max()) for share in SHARES[1:]}
-    share = min(relative, key=lambda share: relative[share])
+    most = 1 - min(relative.values())
+    share = next(share for share, error in relative.items() if 1 - error >= (enough * most if most > 0 else most))
     return (share, relative[share]) if relative[share] < 1 - LEAST_GAIN else (0.0, 1.0)
 
 
@@ -268,7 +277,8 @@ def best_shares(
         alone, together, known = (
             part.reshape(-1, *layout.shape)[:, :, horizon].reshape(len(y), -1) for part in (path, both, y)
         )
-        found.append(best_share(alone, together, known, layout.quantiles))
+        enough = ENOUGH if layout.horizons else 1.0
+        found.append(best_share(alone, together, known, layout.quantiles, enough))
     shares, errors = zip(*found, strict=True)
     return list(shares), list(errors)
 
