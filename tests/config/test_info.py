@@ -35,6 +35,13 @@ def test_a_reader_is_kept_as_json_gives_it_back():
         ({"units": {"a": "b"}}, TypeError, ("units={'a': 'b'}", "list or tuple of str")),
         ({"horizon": 0}, ValueError, ("horizon=0", "at least 1")),
         ({"horizon": 1.5}, TypeError, ("horizon=1.5", "integer")),
+        ({"horizons": (1, 24)}, ValueError, ("horizon=None", "largest of horizons=(1, 24)")),
+        ({"horizons": (24, 1), "horizon": 24}, ValueError, ("horizons=(24, 1)", "rising order")),
+        ({"horizons": 24}, TypeError, ("horizons=24", "list or tuple")),
+        ({"quantiles": (0.5, 1.0)}, ValueError, ("quantiles has 1.0", "less than 1")),
+        ({"quantiles": 0.5}, TypeError, ("quantiles=0.5", "list or tuple")),
+        ({"minimum": float("inf")}, ValueError, ("minimum=inf", "finite")),
+        ({"minimum": "0"}, TypeError, ("minimum='0'", "number")),
         ({"seconds": 0}, ValueError, ("seconds=0", "greater than 0")),
         ({"seconds": float("nan")}, ValueError, ("seconds=nan", "greater than 0")),
         ({"seconds": "1 h"}, TypeError, ("seconds='1 h'", "number")),
@@ -82,3 +89,18 @@ def test_a_reader_is_nested_no_deeper_than_can_be_written():
     for depth in (51, 500, 100_000):
         with pytest.raises(TypeError, match=r"reader cannot be written as JSON: .*(nested|recursion)"):
             ns.ModelInfo(reader=nested(depth))
+
+
+def test_several_horizons_and_quantiles():
+    info = ns.ModelInfo(
+        "forecasting", (), ("a", "b"), ("MW", "€"), 24, horizons=(1, 24), quantiles=(0.1, 0.5, 0.9), minimum=0
+    )
+    assert ns.ModelInfo.from_dict(json.loads(json.dumps(info.to_dict()))) == info
+    info.check(7, 12)
+    with pytest.raises(
+        ValueError, match=r"info\.labels has 2 names, but the model's output_dim is 18, 6 for each name"
+    ):
+        info.check(7, 18)
+    with pytest.raises(ValueError, match="6 horizons and quantiles of each label, but the model's output_dim is 4"):
+        info.check(7, 4)
+    assert not {"horizons", "quantiles", "minimum"} & set(INFO.to_dict())  # files without them stay as they were

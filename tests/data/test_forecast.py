@@ -56,10 +56,10 @@ def test_scores_are_in_the_users_units(problem):
     scores = problem.scores("test", 9, y + 2.0, y)
     assert scores["mean absolute error of two"] == pytest.approx(2.0, abs=1e-5)
     assert scores["root mean squared error of load"] == pytest.approx(2.0, abs=1e-5)
-    guess, truth, base = levels(problem, "test", 9, y)
+    quantiles, guess, truth = levels(problem, "test", 9, y)
     np.testing.assert_allclose(guess, truth, atol=1e-5)  # y is rounded to float32
-    np.testing.assert_array_equal(truth, problem.rows.base[270:300])
-    np.testing.assert_array_equal(base, problem.rows.base[267:297])
+    np.testing.assert_array_equal(quantiles[..., 0], guess)
+    np.testing.assert_array_equal(truth[..., 0], problem.rows.base[270:300])
 
 
 def test_the_mean_over_targets_has_no_units(problem):

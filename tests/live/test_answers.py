@@ -8,6 +8,7 @@ import pytest
 import nystream as ns
 from nystream.data.reader import Token
 from nystream.live.answers import Answer, Interpreter, iso_time, json_numbers, sigmoid, softmax
+from nystream.live.output import format_line
 
 
 def test_numbers_are_as_short_as_their_dtype_allows():
@@ -93,3 +94,49 @@ def test_a_forecast_that_is_not_finite_says_so():
     found = interpreter.answer(1, token, np.array([np.nan], np.float32), 0.0).to_dict()
     assert (found["forecast"], found["note"]) == ({"load": None}, "the model's output is not finite")
     assert "note" not in interpreter.answer(1, token, np.array([1.0], np.float32), 0.0).to_dict()
+
+
+def interpreted(y, horizons=(), quantiles=(), labels=("load",), minimum=None, ahead=lambda time, rows: None):
+    largest = horizons[-1] if horizons else 2
+    info = ns.ModelInfo(
+        "forecasting", (), labels, ("MW",), largest, horizons=horizons, quantiles=quantiles, minimum=minimum
+    )
+    token = Token(np.zeros(1, np.float32), np.datetime64("2024-01-01", "us"), base=np.full(len(labels), 10.0))
+    return Interpreter(info, len(y), ahead).answer(1, token, np.array(y, np.float32), 0.0)
+
+
+def hours_ahead(time, rows):
+    return time + np.timedelta64(rows, "h")
+
+
+def test_several_horizons_are_lists():
+    answer = interpreted([1.0, 2.0, 3.0, 4.0], (1, 24), labels=("load", "price"))
+    found = answer.to_dict()
+    assert found["forecast"] == {"load": [11.0, 12.0], "price": [13.0, 14.0]}
+    assert found["ahead"] == [1, 24]
+    assert found["units"] == {"load": "MW", "price": "MW"}
+    assert format_line(answer).plain.endswith("load    11 … 12 MW  price    13 … 14 MW  1 … 24 rows ahead")
+    found = interpreted([1.0, 2.0], (1, 24), ahead=hours_ahead).to_dict()
+    assert found["for"] == ["2024-01-01T01:00:00", "2024-01-02T00:00:00"]
+
+
+def test_quantiles_are_objects_in_order():
+    answer = interpreted([3.0, -12.0, 2.0], quantiles=(0.1, 0.5, 0.9), minimum=0.0)
+    found = answer.to_dict()
+    assert found["forecast"] == {"load": {"0.1": 0.0, "0.5": 12.0, "0.9": 13.0}}
+    assert found["ahead"] == 2
+    assert format_line(answer).plain.endswith("load 12 (0 to 13) MW  2 rows ahead")
+    answer = interpreted([1.0, 2.0, 3.0, 4.0], (1, 2), (0.25, 0.75), ahead=hours_ahead)
+    each = [{"0.25": 11.0, "0.75": 12.0}, {"0.25": 13.0, "0.75": 14.0}]
+    assert answer.to_dict()["forecast"] == {"load": each}
+    line = format_line(answer).plain
+    assert line.endswith("load 11.5 (11 to 12) … 13.5 (13 to 14) MW  for 2024-01-01 01:00:00 … 2024-01-01 02:00:00")
+    assert interpreted([np.nan, 1.0], quantiles=(0.1, 0.9)).note
+
+
+def test_a_minimum_of_plain_outputs():
+    info = ns.ModelInfo("forecasting", (), ("a", "b"), minimum=1.0)
+    answer = Interpreter(info, 2, lambda time, rows: None).answer(
+        1, Token(np.zeros(1, np.float32)), np.array([0.5, 2.0], np.float32), 0.0
+    )
+    assert answer.to_dict()["forecast"] == {"a": 1.0, "b": 2.0}

@@ -259,7 +259,7 @@ def test_a_run_goes_on_exactly(tiny, case, tmp_path, killed, engine):
 
 
 def test_the_task_in_words():
-    words = "Distillation(task=Forecasting(delta=1.0), share=0.5, temperature=2.0)"
+    words = "Distillation(task=Forecasting(delta=1.0, quantiles=()), share=0.5, temperature=2.0)"
     assert checks.describe(Distillation(Forecasting())) == words
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nystream.train import Classification, Detection, Forecasting, metrics
+from nystream.train import Classification, Detection, Forecasting, metrics, tasks
 
 
 def test_cross_entropy_is_torchs():
@@ -116,3 +116,29 @@ def test_a_missing_target_has_no_gradient():
     each, counts = Forecasting().loss(output, torch.tensor([[0.0], [torch.nan]]))
     torch.where(counts, each, 0.0).sum().backward()
     assert output.grad.tolist() == [[1.0], [0.0]]
+
+
+def test_the_pinball_loss_is_least_at_the_quantiles():
+    y = torch.linspace(0, 1, 1001)[:, None]
+    task = Forecasting(quantiles=(0.25, 0.9))
+    guesses = torch.linspace(0, 1, 101)
+    losses = [task.scores(torch.stack([guess, guess]).expand(1001, 2), y.expand(1001, 2)) for guess in guesses]
+    for column, level in enumerate((0.25, 0.9)):
+        each = [tasks.pinball(guess.expand(1001, 1), y, (level,)).mean() for guess in guesses]
+        assert float(guesses[int(torch.stack(each).argmin())]) == pytest.approx(level, abs=0.011), column
+    assert list(losses[0]) == ["pinball", "loss"]
+    assert losses[0]["pinball"] == pytest.approx(losses[0]["loss"], rel=1e-5)
+
+
+def test_unknown_targets_of_quantiles_do_not_count():
+    task, nan = Forecasting(quantiles=(0.1, 0.9)), float("nan")
+    output = torch.zeros(2, 4, requires_grad=True)
+    each, known = task.loss(output, torch.tensor([[1.0, 1.0, nan, nan], [nan] * 4]))
+    assert known.tolist() == [True, False]
+    torch.testing.assert_close(each[0], torch.tensor(0.5))
+    each[0].backward()
+    assert output.grad[0].tolist() == pytest.approx([-0.05, -0.45, 0, 0])
+    with pytest.raises(ValueError, match="output_dim is 3, not a multiple of the 2 quantiles"):
+        task.check(torch.zeros(5, 3), 3)
+    with pytest.raises(ValueError, match="quantiles has 2"):
+        Forecasting(quantiles=(2,))

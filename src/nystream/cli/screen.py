@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nystream.config import ModelInfo
+from nystream.data.forecast_scores import ERRORS, PINBALL, ahead
 from nystream.data.problem import Scores
 from nystream.data.verdict import verdicts
 
@@ -80,7 +81,8 @@ def fitting(table: Table, output: Console) -> Iterator[Table]:
 
 def print_scores(output: Console, scores: Mapping[str, Scores], info: ModelInfo, title: str) -> None:
     """Print the scores of a model and its baselines, and how they compare."""
-    print_table(output, scores_table(scores, info), title)
+    several = f": means over {len(info.horizons)} horizons, the first and the last" if info.horizons else ""
+    print_table(output, scores_table(scores, info), f"{title}{several}")
     output.print(filled([verdict(scores, info)], output.width))
 
 
@@ -91,11 +93,14 @@ def print_table(output: Console, table: Table, title: str) -> None:
 
 
 def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
-    """The model and its baselines, one per row; with many scores, one score per row."""
+    """The model and its baselines, one per row; with many scores, one score per row.
+
+    Of several horizons, it has the means, and the errors of the first and the last.
+    """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     unit = f", {info.units[0]}" if len(set(info.units)) == 1 else ""
     table.add_column(f"{(info.task or '').capitalize()}{unit}", no_wrap=True)
-    names = list(next(iter(scores.values())))
+    names = [name for name in next(iter(scores.values())) if _shown(_kind(name), info)]
     if len(names) <= MAX_SCORES_ACROSS:
         for score in names:
             table.add_column(score, justify="right")
@@ -112,12 +117,36 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
 
 
 def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
-    """How the model compares with the baselines, as one sentence."""
-    errors = info.task == "forecasting"
-    found = verdicts(scores, higher_is_better=not errors)
-    name = next(iter(scores["model"]))
-    name = name.partition(" of ")[0] if errors else name  # there may be one error of each target
-    return f"{name.capitalize()}: {'; '.join(one.sentence for one in found)}."
+    """How the model compares with the baselines, in a sentence; those without its first score, in another."""
+    higher = info.task != "forecasting"
+    if higher:
+        return _compared(scores, next(iter(scores["model"])), higher)
+    kinds = dict.fromkeys((_kind(next(iter(scores["model"]))), ERRORS[0]))  # there may be one error of each target
+    left, sentences = dict(scores), []
+    model = left.pop("model")
+    for kind in kinds:
+        with_it = {name: values for name, values in left.items() if kind in map(_kind, values)}
+        if with_it:
+            sentences.append(_compared({"model": model, **with_it}, kind, higher))
+        left = {name: values for name, values in left.items() if name not in with_it}
+    return " ".join(sentences)
+
+
+def _compared(scores: Mapping[str, Scores], score: str, higher: bool) -> str:
+    found = verdicts(scores, higher_is_better=higher, score=score)
+    return f"{score.capitalize()}: {'; '.join(one.sentence for one in found)}."
+
+
+def _shown(kind: str, info: ModelInfo) -> bool:
+    """Whether a kind of score is in the table: of single horizons, only errors of the first and the last are."""
+    ends = tuple(map(ahead, (*info.horizons[:1], *info.horizons[-1:])))
+    single = kind.endswith(tuple(map(ahead, info.horizons)))
+    return not single or (kind.endswith(ends) and kind.startswith((PINBALL, *ERRORS)))
+
+
+def _kind(score: str) -> str:
+    """The name of a score without that of its target."""
+    return score.partition(" of ")[0]
 
 
 def _number(value: float | None) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 MAX_INT64 = 2**63 - 1
@@ -47,6 +48,30 @@ def probability(name: str, value: Any) -> None:
     number(name, value)
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{name}={value!r} must be at least 0 and less than 1")
+
+
+def rising_ints(name: str, values: Any) -> tuple[int, ...]:
+    """Check positive integers, each larger than the one before, and return them as a tuple."""
+    if not isinstance(values, range | list | tuple):
+        raise TypeError(f"{name}={values!r} must be a list or tuple of integers, got {type(values).__name__}")
+    for value in values:
+        positive_int(name, value)
+    if not values or any(second <= first for first, second in pairwise(values)):
+        raise ValueError(f"{name}={values!r} must be at least one integer, in rising order, none of them twice")
+    return tuple(values)
+
+
+def quantile_levels(name: str, values: Any) -> tuple[float, ...]:
+    """Check levels of quantiles, which may be none, and return them as a tuple."""
+    if not isinstance(values, list | tuple):
+        raise TypeError(f"{name}={values!r} must be a list or tuple of numbers, got {type(values).__name__}")
+    for value in values:
+        number(name, value)
+        if not 0.0 < value < 1.0:
+            raise ValueError(f"{name} has {value!r}, but levels must be greater than 0 and less than 1")
+    if any(second <= first for first, second in pairwise(values)):
+        raise ValueError(f"{name}={tuple(values)!r} must be in rising order, none of them twice")
+    return tuple(map(float, values))
 
 
 def boolean(name: str, value: object) -> None:

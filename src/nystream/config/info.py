@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from nystream.config import json_text
-from nystream.config.checks import boolean, fields_of, positive_int, positive_number
+from nystream.config.checks import (
+    boolean,
+    fields_of,
+    number,
+    positive_int,
+    positive_number,
+    quantile_levels,
+    rising_ints,
+)
 
 
 @dataclass(frozen=True)
@@ -19,9 +28,10 @@ class ModelInfo:
     Args:
         task: "classification", "detection", "forecasting", or any other description.
         inputs: Names of the input columns, `input_dim` of them.
-        labels: Names of the outputs, `output_dim` of them: classes, or the quantities that are forecast.
-        units: Units of the outputs: one per output, or one for all.
-        horizon: How many tokens ahead a forecast looks.
+        labels: Names of the outputs, `output_dim` of them: classes, or the quantities that are forecast. With several
+            horizons or quantiles, a quantity has one output for each, in this order: quantity, horizon, quantile.
+        units: Units of the labels: one for each, or one for all.
+        horizon: How many tokens ahead a forecast looks; if there are several horizons, the largest.
         seconds: Time between two tokens.
         reader: The settings of the reader that turns records into tokens, as saved by `nystream.data`. A dictionary
             that can be written as JSON.
@@ -29,6 +39,9 @@ class ModelInfo:
             shares of one (softmax).
         background: The class of tokens with nothing to detect, if there is one. Scores ignore it.
         file_seconds: The longest part of an audio file that is used.
+        horizons: How many tokens ahead a forecast looks, if it is for several times at once, in rising order.
+        quantiles: The levels of the quantiles that are forecast, between 0 and 1, in rising order; none for one number.
+        minimum: The least value that a forecast can have; None if there is none.
 
     Example:
         >>> import nystream as ns
@@ -49,6 +62,9 @@ class ModelInfo:
     several: bool = False
     background: str | None = None
     file_seconds: float | None = None
+    horizons: tuple[int, ...] = ()
+    quantiles: tuple[float, ...] = ()
+    minimum: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "labels", "units"):
@@ -64,6 +80,16 @@ class ModelInfo:
         _check_text("task", [self.task or ""])
         if self.horizon is not None:
             positive_int("horizon", self.horizon)
+        if self.horizons not in ((), []):
+            object.__setattr__(self, "horizons", rising_ints("horizons", self.horizons))
+            if self.horizon != self.horizons[-1]:
+                raise ValueError(f"horizon={self.horizon!r} must be the largest of horizons={self.horizons!r}")
+        object.__setattr__(self, "horizons", tuple(self.horizons))
+        object.__setattr__(self, "quantiles", quantile_levels("quantiles", self.quantiles))
+        if self.minimum is not None:
+            number("minimum", self.minimum)
+            if not math.isfinite(self.minimum):
+                raise ValueError(f"minimum={self.minimum!r} must be finite, or None")
         for name in ("seconds", "file_seconds"):
             if getattr(self, name) is not None:
                 positive_number(name, getattr(self, name))
@@ -83,16 +109,27 @@ class ModelInfo:
 
     def check(self, input_dim: int, output_dim: int) -> None:
         """Raise if the numbers of names do not match a model with these widths."""
-        for name, width in (("inputs", input_dim), ("labels", output_dim), ("units", output_dim)):
+        each = max(1, len(self.horizons)) * max(1, len(self.quantiles))  # outputs of one label
+        if output_dim % each:
+            raise ValueError(
+                f"info has {each} horizons and quantiles of each label, but the model's output_dim is {output_dim}"
+            )
+        for name, width in (("inputs", input_dim), ("labels", output_dim // each), ("units", output_dim // each)):
             count = len(getattr(self, name))
             if count not in ((0, 1, width) if name == "units" else (0, width)):
                 side = "input_dim" if name == "inputs" else "output_dim"
-                raise ValueError(f"info.{name} has {count} names, but the model's {side} is {width}")
+                times = f", {each} for each name" if name != "inputs" and each > 1 else ""
+                size = input_dim if name == "inputs" else output_dim
+                raise ValueError(f"info.{name} has {count} names, but the model's {side} is {size}{times}")
         if self.background is not None and self.background not in self.labels:
             raise ValueError(f"info.background={self.background!r} is not one of the labels: {', '.join(self.labels)}")
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """The fields; those that few models have only if they are set, so that files stay as they were."""
+        rare = {"horizons": (), "quantiles": (), "minimum": None}
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if name not in rare or value != rare[name]
+        }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ModelInfo:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from nystream.config.checks import positive_int
+from nystream.data.forecast_options import Horizon, horizons_in, quantiles_in
 from nystream.data.forecast_problem import Forecast, forecast_info
 from nystream.data.forecast_start import with_start
 from nystream.data.ordered_rows import read_other, rows_in_order
@@ -22,8 +22,10 @@ from nystream.data.table_schema import find_reader
 def forecast(
     table: Table,
     targets: Sequence[str] = (),
-    horizon: int = 1,
+    horizon: Horizon = 1,
     *,
+    quantiles: Sequence[float] | str = (),
+    minimum: float | None = None,
     time: str | Sequence[str] | None = None,
     time_format: str = "",
     timezone: str = "",
@@ -39,14 +41,16 @@ def forecast(
     held_out: Mapping[HeldOut, Table] | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
-    """Set up a forecast of the targets `horizon` rows ahead.
+    """Set up a forecast of the targets `horizon` rows ahead, or several numbers of rows ahead at once.
 
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
         table: Rows in order of time, oldest or newest first, as returned by `read_table`.
         targets: Columns to forecast.
-        horizon: Number of rows ahead.
+        horizon: Number of rows ahead; or several, as a `range`, a tuple, or text such as "1..48" or "1,24,48".
+        quantiles: Levels of the quantiles to forecast, between 0 and 1; by default none, but one number.
+        minimum: The least value that the targets can have, to which forecasts are raised; None if there is none.
         time: The time column, or the columns of the date and of the time of day; auto-detected by default, "none" if
             there is none.
         time_format: The format of times, as for `datetime.strptime`, with a space between the date and a time of day
@@ -71,7 +75,8 @@ def forecast(
         held_out: Other tables, read likewise, that are the validation data ("valid") or the test data ("test").
         reader: The reader of a trained model; by default one is determined from the table.
     """
-    positive_int("horizon", horizon)
+    horizons = horizons_in(horizon)
+    horizon, several = horizons[-1], len(horizons) > 1
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
     how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format, timezone)
@@ -86,9 +91,9 @@ def forecast(
             train,
             time_format,
             decimal,
-            horizon if linear else None,
+            horizons if linear else (),
             timezone,
-            _known_rows(known, horizon),
+            _known_rows(known, horizons),
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = DATA
@@ -104,17 +109,27 @@ def forecast(
         others = {part: (other.name, read_other(reader, part, other)) for part, other in held_out.items()}
         where, rows = with_tables(where, rows, horizon, others)
     notes = (*notes, *rows.notes, *([where.note] if parts is DATA else []))
-    problem = Forecast(reader, rows, horizon, forecast_info(reader, units, horizon), notes, where)
+    info = forecast_info(reader, units, horizon)
+    info = dataclasses.replace(
+        info, horizons=horizons if several else (), quantiles=quantiles_in(quantiles), minimum=minimum
+    )
+    problem = Forecast(reader, rows, horizon, info, notes, where)
     _check_targets(problem, table.name, parts)
+    _check_minimum(problem, table.name)
     return with_start(problem, narrow=not columns) if linear else problem
 
 
-def _known_rows(known: Sequence[str], horizon: int) -> dict[str, int]:
+def _known_rows(known: Sequence[str], horizons: Sequence[int]) -> dict[str, int]:
     """The columns that are known in advance, with the number of rows."""
+    if known and len(horizons) > 1:
+        raise ValueError(
+            f"known={','.join(known)} has the values of one time that is forecast, but there are {len(horizons)} "
+            f"horizons: give one, such as `horizon={horizons[-1]}`, or leave out `known`"
+        )
     for name in known:
         if list(known).count(name) > 1:
             raise ValueError(f"known column {name!r} is named more than once")
-    return dict.fromkeys(known, horizon)
+    return dict.fromkeys(known, horizons[-1])
 
 
 def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
@@ -128,8 +143,22 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
             )
         unknown = np.isnan(problem.y[start:stop]).all(0)
         if stop > start and unknown.any():
-            target = problem.reader.targets[int(unknown.argmax())]
+            each = problem.output_dim // len(problem.reader.targets)  # horizons and quantiles
+            target = problem.reader.targets[int(unknown.argmax()) // each]
             raise ValueError(
                 f"{name}: the target {target!r} is empty in all of the {problem.split.names.get(part, 'rows')}; "
                 f"`missing='skip'` drops rows without it"
+            )
+
+
+def _check_minimum(problem: Forecast, name: str) -> None:
+    """Raise if all that is learned from is below the minimum: it must be in the units of the targets."""
+    least, train = problem.info.minimum, problem.edges("train" if "train" in problem.split.parts else "all")
+    if least is None:
+        return
+    for target, values in zip(problem.reader.targets, problem.rows.base[slice(*train)].T, strict=True):
+        if values.max() < least:
+            raise ValueError(
+                f"minimum={least:g} is above all values of {target!r} in the {DATA['train']} of {name}, which are from "
+                f"{values.min():g} to {values.max():g}: give it in the same units"
             )

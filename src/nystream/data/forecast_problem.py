@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nystream.config import ModelInfo
 from nystream.data.forecast_scores import errors
-from nystream.data.forecast_values import changes, forecasts
+from nystream.data.forecast_values import Layout, changes, forecasts, layout_of, middle
 from nystream.data.linear_start import LinearStart, beside
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.row_splits import RowSplit, per_table
@@ -39,23 +39,48 @@ class Forecast(Problem):
     split: RowSplit
     start: LinearStart | None = None  # what the model starts from
 
-    task = Forecasting()
     short = 0.0
+
+    @cached_property
+    def task(self) -> Forecasting:  # type: ignore[override]
+        return Forecasting(quantiles=self.info.quantiles)
+
+    @property
+    def horizons(self) -> tuple[int, ...]:
+        """All numbers of rows ahead; `horizon` is the largest."""
+        return self.info.horizons or (self.horizon,)
+
+    @property
+    def output_dim(self) -> int:
+        return len(self.info.labels) * len(self.horizons) * max(1, len(self.info.quantiles))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What the outputs of a model are."""
+        return layout_of(self.info, self.output_dim)
 
     @property
     def dropout(self) -> float:  # type: ignore[override]
         return 0.0 if self.start is None else DROPOUT
 
     @cached_property
-    def y(self) -> NDArray[np.float32]:
-        """[N, targets]: the change after `horizon` rows, in units of `rows.scale`; NaN if it is unknown."""
-        base, ahead = self.rows.base, self.horizon
-        change = np.where(self.rows.known[ahead:], base[ahead:] - base[:-ahead], np.nan)
+    def ahead(self) -> NDArray[np.float32]:
+        """[N, targets · horizons]: the change after each horizon, in units of `rows.scale`; NaN if it is unknown."""
+        base, known, count = self.rows.base, self.rows.known, len(self.rows.base) - self.horizon
+        change = np.empty((count, base.shape[1], len(self.horizons)))
+        for place, ahead in enumerate(self.horizons):
+            later = slice(ahead, ahead + count)
+            change[..., place] = np.where(known[later], base[later] - base[:count], np.nan)
+            for first in self.split.tables[1:]:  # nothing is known after the end of a table
+                change[first - ahead : first, :, place] = np.nan
         if self.rows.scale is not None:
-            change /= self.rows.scale[:-ahead]
-        for first in self.split.tables[1:]:  # nothing is known after the end of a table
-            change[first - ahead : first] = np.nan
-        return change.astype(np.float32)
+            change /= self.rows.scale[:count, :, None]
+        return change.reshape(count, -1).astype(np.float32)
+
+    @cached_property
+    def y(self) -> NDArray[np.float32]:
+        """[N, outputs]: the same, with one column for each quantile."""
+        return np.repeat(self.ahead, self.layout.shape[2], 1)
 
     @property
     def longest(self) -> int:
@@ -105,36 +130,60 @@ class Forecast(Problem):
         start, stop = self.edges(name)
         return np.arange(max(start, self.split.origin(start) + warm), stop)
 
-    def changes(self, values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return outputs or targets of these rows in the user's units."""
-        return changes(values, None if self.rows.scale is None else self.rows.scale[rows])
+    def truth(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the values [N, targets, horizons] that are forecast from these rows; NaN if they are unknown."""
+        truth = np.stack([self.rows.base[rows + ahead] for ahead in self.horizons], 2)  # `ahead` is rounded to float32
+        return np.where(np.isfinite(self.ahead[rows]).reshape(truth.shape), truth, np.nan)
+
+    def scale(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        return None if self.rows.scale is None else self.rows.scale[rows]
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
-        rows = self.scored(name, warm)
-        return errors(self.changes(output.numpy(), rows), self.changes(y.numpy(), rows), self.info.labels)
+        rows, layout = self.scored(name, warm), self.layout
+        known = y.numpy()[:, :: layout.shape[2]]
+        return self._errors(rows, changes(output.numpy(), layout, self.scale(rows)), layout, known)
+
+    def _errors(
+        self, rows: NDArray[np.int64], change: NDArray[np.float64], layout: Layout, y: NDArray[Any] | None = None
+    ) -> Scores:
+        """The errors of changes [N, targets, horizons, quantiles]; y [N, targets · horizons] has the true ones."""
+        ahead = layout._replace(quantiles=())
+        true = changes(self.ahead[rows] if y is None else y, ahead, self.scale(rows))[..., 0]
+        if layout.minimum is not None or layout.quantiles:
+            # Of values, not of rounded changes: whether one is below a quantile or at the minimum must be exact.
+            base = self.rows.base[rows][..., None]
+            change = forecasts(change.reshape(len(rows), -1), layout, base[..., 0]) - base[..., None]
+            true = self.truth(rows) - base
+        return errors(change, true, self.info.labels, layout.horizons, layout.quantiles)
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         rows = self.scored(name, warm)
-        y = self.changes(self.y[rows], rows)
+        layout = self.layout._replace(quantiles=())  # each gives one number
         before = int(rows[0]) - self.split.origin(int(rows[0]))
-        baselines = {"persistence": errors(np.zeros_like(y), y, self.info.labels)}
+        change = np.zeros((len(rows), *layout.shape))
+        baselines = {"persistence": self._errors(rows, change, layout)}
         for cycle, seconds in CYCLES.items():
             lag = self.rows_in(seconds)
             # The value of a cycle ago must be known at every scored row.
-            if self.horizon < lag <= before + self.horizon:
-                change = self.rows.base[rows + self.horizon - lag] - self.rows.base[rows]
-                baselines[cycle] = errors(change, y, self.info.labels)
+            there = [ahead < lag <= before + ahead for ahead in self.horizons]
+            if any(there):
+                change = np.full((len(rows), *layout.shape), np.nan)
+                for place in np.flatnonzero(there):
+                    ago = rows + self.horizons[place] - lag
+                    change[:, :, place, 0] = self.rows.base[ago] - self.rows.base[rows]
+                found = self._errors(rows, change, layout)
+                baselines[cycle] = {score: value for score, value in found.items() if all(there) or not np.isnan(value)}
         # Trees are fitted to the training rows, so they are no baseline for all rows.
         if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
-            change = self.changes(trees.predict(self.rows.x[rows]), rows)
-            baselines = {"boosted trees": errors(change, y, self.info.labels), **baselines}
+            change = changes(trees.predict(self.rows.x[rows]), layout, self.scale(rows))
+            baselines = {"boosted trees": self._errors(rows, change, layout), **baselines}
         return baselines
 
     @cached_property
     def trees(self) -> tuple[Trees | None, str]:
         """Boosted trees on the same tokens, or None, and a note on them."""
         train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
-        return fit_trees(self.rows.x[train], self.y[train], self.rows.x[valid], self.y[valid])
+        return fit_trees(self.rows.x[train], self.ahead[train], self.rows.x[valid], self.ahead[valid])
 
     def rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
@@ -148,13 +197,25 @@ class Forecast(Problem):
         return lag if (np.abs(apart - seconds) < self.reader.step / 2).all() else 0
 
 
-def levels(problem: Forecast, name: PartName, warm: int, output: Tensor) -> tuple[NDArray[np.float64], ...]:
-    """Return forecasts, truth (NaN if unknown) and last known values of the scored rows, [N, targets] each."""
+class Levels(NamedTuple):
+    """Forecasts and truth of the scored rows, in the user's units.
+
+    Attributes:
+        quantiles: [N, targets, horizons, quantiles]; a single number if there are no quantiles.
+        forecast: [N, targets, horizons]: that number, or the median.
+        truth: Likewise; NaN if it is unknown.
+    """
+
+    quantiles: NDArray[np.float64]
+    forecast: NDArray[np.float64]
+    truth: NDArray[np.float64]
+
+
+def levels(problem: Forecast, name: PartName, warm: int, output: Tensor) -> Levels:
+    """Return the forecasts of the scored rows of a part, given the outputs for them."""
     rows = problem.scored(name, warm)
-    base, known = problem.rows.base[rows], np.isfinite(problem.y[rows])
-    truth = problem.rows.base[rows + problem.horizon]  # y is rounded to float32
-    scale = None if problem.rows.scale is None else problem.rows.scale[rows]
-    return forecasts(output.numpy(), base, scale), np.where(known, truth, np.nan), base
+    values = forecasts(output.numpy(), problem.layout, problem.rows.base[rows], problem.scale(rows))
+    return Levels(values, middle(values, problem.layout.quantiles), problem.truth(rows))
 
 
 def forecast_info(reader: TableReader, units: Sequence[str], horizon: int) -> ModelInfo:

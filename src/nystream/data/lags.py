@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nystream.data.calendar import DAY, WEEK
 
@@ -16,28 +16,29 @@ MAX_NUMBERS = 256  # differences in a token; many targets have fewer rows each
 HARMONICS = {DAY: range(1, 7), WEEK: range(1, 17)}  # multiples of the frequency of a cycle
 
 
-def choose_lags(step: float | None, horizon: int, rows: int, targets: int) -> tuple[int, ...]:
+def choose_lags(step: float | None, horizons: Sequence[int], rows: int, targets: int) -> tuple[int, ...]:
     """Return the lags of a forecast, in rows before the newest one, in rising order.
 
     They are the last rows and, if a day or a week is a whole number of rows, those at the time of the forecast in the
     last days and weeks that are known by now, with their neighbours. A lag is at most a quarter of the training data.
+    Of several horizons, each has those of its own time; if that is too much for a token, the largest one alone has.
 
     Args:
         step: Seconds between rows; None if unknown.
-        horizon: Number of rows ahead that are forecast.
+        horizons: Numbers of rows ahead that are forecast, in rising order.
         rows: Number of rows of the training data.
         targets: Number of targets, each of which has all lags.
 
     Example:
         >>> from nystream.data.lags import choose_lags
-        >>> lags = choose_lags(3600.0, horizon=1, rows=10_000, targets=1)
+        >>> lags = choose_lags(3600.0, horizons=[1], rows=10_000, targets=1)
         >>> lags[:3], [lag for lag in lags if 19 <= lag <= 27], lags[-1]
         ((1, 2, 3), [19, 20, 21, 22, 23, 24, 25, 26, 27], 339)
     """
     most = min(MAX_LAG, rows // 4)
-    for last, beside in ((LAST, BESIDE), (LAST // 2, 2), (4, 1), (2, 0), (1, 0)):
+    for ahead, cycles, last, beside in _choices(horizons):
         lags = {*range(1, last + 1)}
-        for newest in _newest_known(step, horizon):
+        for newest in _newest_known(step, ahead, cycles):
             lags |= {*range(newest - beside, newest + beside + 1)}
         chosen = tuple(sorted(lag for lag in lags if 1 <= lag <= most))
         if targets * len(chosen) <= MAX_NUMBERS:
@@ -45,16 +46,25 @@ def choose_lags(step: float | None, horizon: int, rows: int, targets: int) -> tu
     return chosen or (1,)
 
 
-def _newest_known(step: float | None, horizon: int) -> list[int]:
-    """How many rows ago it was the time of the forecast, in the last known days and weeks."""
-    lags: list[int] = []
+def _choices(horizons: Sequence[int]) -> Iterator[tuple[Sequence[int], int, int, int]]:
+    """Horizons, numbers of cycles, last rows and neighbours, those with the most lags first."""
+    several = [(horizons, CYCLES), (horizons, 1)] if len(horizons) > 1 else []
+    for ahead, cycles in (*several, (horizons[-1:], CYCLES)):
+        for last, beside in ((LAST, BESIDE), (LAST // 2, 2), (4, 1), (2, 0), (1, 0)):
+            yield ahead, cycles, last, beside
+
+
+def _newest_known(step: float | None, horizons: Sequence[int], cycles: int) -> set[int]:
+    """How many rows ago it was the time of a forecast, in the last known days and weeks."""
+    lags: set[int] = set()
     if step is None:
         return lags
     for cycle in (DAY, WEEK):
         length = cycle * HOUR / step
         if length >= 2 and math.isclose(length, round(length)):
-            first = math.ceil(horizon / round(length))
-            lags += [k * round(length) - horizon for k in range(first, first + CYCLES)]
+            for horizon in horizons:
+                first = math.ceil(horizon / round(length))
+                lags |= {k * round(length) - horizon for k in range(first, first + cycles)}
     return lags
 
 

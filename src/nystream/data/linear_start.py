@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nystream.config import LinearConfig, ModelConfig
+from nystream.data.forecast_scores import pinball_loss
+from nystream.data.forecast_values import Layout
 from nystream.layers.scaler import Scaler
 from nystream.models import StreamModel
 from nystream.train.data import StreamData
@@ -30,7 +32,13 @@ MIN_VALID = 10  # rows of validation data; with fewer, nothing can be chosen, an
 LEAST_MISSED = 1e-3  # relative to the deviation of the forecasts
 EXACT = 1e-6  # error relative to the deviation of a target: float32 has no more digits
 RIDGE, LAST_VALUE = "ridge regression", "the last value"
+# Of several horizons, the least share with so much of the best gain is chosen. A Transformer with many outputs overfits
+# more easily: a smaller share costs little where it helps, and far less where it does not.
+ENOUGH = 2 / 3
 LEAST_GAIN = 0.002  # over ridge regression, in relation; below it the Transformer is left out
+
+
+Rows = slice | NDArray[np.int64]
 
 
 class LinearStart(NamedTuple):
@@ -41,8 +49,8 @@ class LinearStart(NamedTuple):
         path: The linear path: ridge regression, or a simpler forecast that is better on validation data.
         name: What the path is.
         scaler: That of the tokens.
-        output: [N, targets], what the path forecasts after every row of the table.
-        ridge_output: [N, targets], likewise for ridge regression.
+        output: [N, outputs], what the path forecasts after every row of the table.
+        ridge_output: [N, outputs], likewise for ridge regression.
     """
 
     ridge: Ridge
@@ -58,7 +66,7 @@ class LinearStart(NamedTuple):
 
     @property
     def units(self) -> Tensor:
-        """[targets]: what it misses by, the unit in which the Transformer is trained.
+        """[outputs]: what it misses by, the unit in which the Transformer is trained.
 
         It also reads the forecasts in these units, so they must not be tiny where the path misses next to nothing.
         """
@@ -74,19 +82,20 @@ def fit_start(
     targets: int,
     numbers: int,
     skip: int,
-    simple: Mapping[str, Sequence[int]],
+    simple: Mapping[str, Sequence[int | None]],
 ) -> LinearStart:
     """Fit a linear path to the first rows of a stream.
 
     Args:
         x: Tokens [N, input_dim]; their first numbers are the targets, then those of other columns.
-        y: Changes of the targets [≤ N, targets], NaN where unknown.
+        y: Changes of the targets [≤ N, outputs], NaN where unknown: of each target, those after each horizon.
         train: Number of rows to fit.
         valid: The first row to validate on, and the one after the last.
         targets: Number of targets.
         numbers: Number of columns of numbers, with the targets.
         skip: Number of rows at the start that are not fitted, because they lack some of their lags.
-        simple: Simpler forecasts by name: for each target, the place in a token of the change that it forecasts.
+        simple: Simpler forecasts by name: for each output, the place in a token of the change that it forecasts; None
+            for no change.
     """
     scaler = Scaler(x.shape[1], dtype=torch.float64)
     scaler.fit(torch.from_numpy(x[:train]))
@@ -124,16 +133,49 @@ def fit_start(
     return LinearStart(ridge, best, name, scaler, outputs, output)
 
 
-def _simple(ridge: Ridge, scaler: Scaler, y: Tensor, x: Tensor, places: Sequence[int] | None) -> Ridge:
+def _simple(ridge: Ridge, scaler: Scaler, y: Tensor, x: Tensor, places: Sequence[int | None] | None) -> Ridge:
     """A linear path that forecasts no change, or the changes that are at these places of a token."""
     weight, bias = torch.zeros_like(ridge.weight[:, : x.shape[1]]), torch.zeros_like(ridge.bias)
-    if places is not None:
-        targets = torch.arange(len(bias))
-        weight[targets, list(places)] = scaler.scale[list(places)]  # tokens are scaled, forecasts are not
-        bias = scaler.mean[list(places)].clone()
+    for output, place in enumerate(places or ()):
+        if place is not None:
+            weight[output, place], bias[output] = scaler.scale[place], scaler.mean[place]  # forecasts are not scaled
     path = dataclasses.replace(ridge, lags=1, weight=weight, bias=bias)
     error = (path.predict(x) - y).square()
     return dataclasses.replace(path, residual_std=error.nanmean(0).sqrt())
+
+
+def with_quantiles(
+    start: LinearStart, y: NDArray[Any], train: Rows, valid: Rows, quantiles: Sequence[float]
+) -> LinearStart:
+    """The start with one output for each quantile: what is added to a forecast is that quantile of its residuals.
+
+    They are those of training and validation data: the latter alone are few, and perhaps of a single season. Those of
+    the training data are too small if little data were fitted closely, so they are made as large as those of the
+    validation data where these are larger.
+
+    Args:
+        start: What forecasts one number for each target and horizon.
+        y: What it should have forecast [≤ N, outputs], NaN where unknown.
+        train, valid: The rows whose residuals count.
+        quantiles: The levels.
+    """
+    count = len(quantiles)
+
+    def spread(path: Ridge, output: NDArray[np.float64]) -> tuple[Ridge, NDArray[np.float64]]:
+        fitted, new = y[train] - output[train], y[valid] - output[valid]
+        size, new_size = (np.sqrt(np.nanmean(np.square(part), 0)) for part in (fitted, new))  # [outputs]
+        fitted *= np.maximum(1.0, np.divide(new_size, size, out=np.ones_like(size), where=size > 0))
+        each = np.nanquantile(np.concatenate([fitted, new]), quantiles, axis=0).T.reshape(-1)  # [outputs · quantiles]
+        repeated = {
+            name: getattr(path, name).repeat_interleave(count, 0)
+            for name in ("weight", "bias", "penalties", "mse", "residual_std")
+        }
+        repeated["bias"] = repeated["bias"] + torch.from_numpy(each)
+        return dataclasses.replace(path, **repeated), np.repeat(output, count, 1) + each
+
+    ridge, ridge_output = spread(start.ridge, start.ridge_output)
+    path, output = spread(start.path, start.output)
+    return start._replace(ridge=ridge, path=path, output=output, ridge_output=ridge_output)
 
 
 def _errors(output: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,9 +189,9 @@ def better(first: Ridge, second: Ridge) -> bool:
     return float((first.mse / second.mse.clamp(min=1e-300)).sqrt().mean()) < 1 - WORTH
 
 
-def without_path(config: ModelConfig, targets: int) -> ModelConfig:
+def without_path(config: ModelConfig, outputs: int) -> ModelConfig:
     """The model that is trained: instead of a path, it has the outputs of the path as inputs."""
-    return dataclasses.replace(config, linear=None, input_dim=config.input_dim + targets)
+    return dataclasses.replace(config, linear=None, input_dim=config.input_dim + outputs)
 
 
 def prepare(model: StreamModel, start: LinearStart) -> None:
@@ -181,7 +223,7 @@ def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
 
     What it reads is in units of what the path misses, without the path's bias, as in the joined model.
     """
-    output = torch.from_numpy(start.output[rows])  # [N, targets]
+    output = torch.from_numpy(start.output[rows])  # [N, outputs]
     path = (output - start.path.bias) / start.units
     new = data.to(data.x.device)
     new.x = torch.cat([data.x, path.to(data.x)], 1)
@@ -190,29 +232,63 @@ def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
     return new
 
 
-def best_share(path: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+def best_share(
+    path: NDArray[np.float64],
+    both: NDArray[np.float64],
+    y: NDArray[np.float64],
+    quantiles: Sequence[float] = (),
+    enough: float = 1.0,
+) -> tuple[float, float]:
     """The share of the Transformer that is best on validation data, and the error with it relative to the path alone.
 
-    The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse. If
-    there are few rows, or the path is exact up to rounding, the share is 0.
+    The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse; for
+    quantiles, the relative pinball loss. If there are few rows, or the path is exact up to rounding, the share is 0.
 
     Args:
-        path, both: Outputs without and with the Transformer [N, targets].
-        y: Targets [N, targets], NaN where unknown.
+        path, both: Outputs without and with the Transformer [N, outputs]; with quantiles, those of each target in turn.
+        y: Targets [N, outputs], NaN where unknown.
+        quantiles: The levels.
+        enough: The least share that has so much of the gain of the best one takes its place.
     """
-    alone = _errors(path, y)
-    if (~np.isnan(y)).sum(0).min() < MIN_VALID or (alone <= EXACT * np.nanstd(y, 0)).any():
+
+    def all_errors(output: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not quantiles:
+            return _errors(output, y)
+        ordered = np.sort(output.reshape(len(y), -1, len(quantiles)), -1)
+        return pinball_loss(ordered, y[:, :: len(quantiles)], quantiles)[None]
+
+    alone = all_errors(path)
+    if (~np.isnan(y)).sum(0).min() < MIN_VALID or (
+        alone <= EXACT * np.nanstd(y[:, :: max(1, len(quantiles))], 0)
+    ).any():
         return 0.0, 1.0
-    relative = {share: float((_errors(path + share * (both - path), y) / alone).mean(1).max()) for share in SHARES[1:]}
-    share = min(relative, key=lambda share: relative[share])
+    relative = {share: float((all_errors(path + share * (both - path)) / alone).mean(1).max()) for share in SHARES[1:]}
+    most = 1 - min(relative.values())
+    share = next(share for share, error in relative.items() if 1 - error >= (enough * most if most > 0 else most))
     return (share, relative[share]) if relative[share] < 1 - LEAST_GAIN else (0.0, 1.0)
 
 
+def best_shares(
+    path: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64], layout: Layout
+) -> tuple[list[float], list[float]]:
+    """The best share of each horizon, and the relative errors with them; arguments as in `best_share`."""
+    found = []
+    for horizon in range(layout.shape[1]):
+        alone, together, known = (
+            part.reshape(-1, *layout.shape)[:, :, horizon].reshape(len(y), -1) for part in (path, both, y)
+        )
+        enough = ENOUGH if layout.horizons else 1.0
+        found.append(best_share(alone, together, known, layout.quantiles, enough))
+    shares, errors = zip(*found, strict=True)
+    return list(shares), list(errors)
+
+
 @torch.no_grad()
-def scale_share(model: StreamModel, share: float) -> None:
-    """Make the Transformer's outputs a share of what they are."""
-    model.head.weight.mul_(share)
-    model.head.bias.mul_(share)
+def scale_share(model: StreamModel, share: float | Tensor) -> None:
+    """Make the Transformer's outputs a share of what they are; one for all, or one of each output [outputs]."""
+    each = torch.as_tensor(share, dtype=model.head.bias.dtype, device=model.head.bias.device)
+    model.head.weight.mul_(each.unsqueeze(-1) if each.dim() else each)
+    model.head.bias.mul_(each)
 
 
 def linear_only(model: StreamModel) -> StreamModel:

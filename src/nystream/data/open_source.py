@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,18 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 # options that apply to one kind of source
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
-        *("target", "horizon", "time", "time_format", "timezone", "skip_lines", "skip_end", "decimal"),
+        *(
+            "target",
+            "horizon",
+            "quantiles",
+            "minimum",
+            "time",
+            "time_format",
+            "timezone",
+            "skip_lines",
+            "skip_end",
+            "decimal",
+        ),
         *("columns", "categorical", "known", "units", "missing", "gaps", "split"),
     ),
     "frames": ("task", "background", "group", "hop"),
@@ -118,6 +130,8 @@ def forecast_table(settings: Settings, table: Table, held_out: Mapping[HeldOut, 
         table,
         targets,
         settings.horizon,
+        quantiles=settings.quantiles,
+        minimum=least(settings),
         time=settings.time or None,
         time_format=settings.time_format,
         timezone=settings.timezone,
@@ -132,6 +146,11 @@ def forecast_table(settings: Settings, table: Table, held_out: Mapping[HeldOut, 
         split=names_in(settings.split),
         held_out=held_out or {},
     )
+
+
+def least(settings: Settings) -> float | None:
+    """The least value of a forecast; None if there is none."""
+    return None if settings.minimum == -math.inf else settings.minimum
 
 
 def linear_path(settings: Settings) -> bool:
@@ -174,8 +193,7 @@ def open_for(
     options |= {"skip_lines": skip_lines or None, "skip_end": skip_end or None}
     _check_options({name: value for name, value in options.items() if value is not None}, path, kind)
     if isinstance(reader, TableReader):
-        table, horizon = read_table(path, show, skip_lines, skip_end), info.horizon or 1
-        return forecast(table, horizon=horizon, units=info.units, missing=missing, gaps=gaps, reader=reader)
+        return forecast_again(info, read_table(path, show, skip_lines, skip_end), missing, gaps)
     if kind == "audio":
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
     else:
@@ -184,6 +202,24 @@ def open_for(
     check_features(path, clips.reader, reader)
     background = info.background if background is None else background
     return labelled(clips, background or "", several=info.several)
+
+
+def forecast_again(
+    info: ModelInfo, table: Table, missing: Policy | None = None, gaps: Policy | None = None
+) -> Forecast:
+    """Set up the forecast of another table as a model was trained."""
+    reader = reader_from_dict(info.reader or {})
+    assert isinstance(reader, TableReader)
+    return forecast(
+        table,
+        horizon=info.horizons or info.horizon or 1,
+        quantiles=info.quantiles,
+        minimum=info.minimum,
+        units=info.units,
+        missing=missing,
+        gaps=gaps,
+        reader=reader,
+    )
 
 
 def _check_options(options: Mapping[str, Any], path: Path, kind: SourceKind) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,8 @@ from nystream.data.reader import Policy
 
 Variant = Literal["co-fixed", "co-cont", "co-full"]
 TaskName = Literal["auto", "classification", "detection"]
+Horizon = str | int | range | tuple[int, ...]  # text as on the command line
+Levels = str | tuple[float, ...]
 Names = str | tuple[str, ...]  # separated by commas, or one by one
 
 
@@ -21,7 +24,17 @@ class TableOptions:
     """How a table is read, and what is forecast."""
 
     target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
-    horizon: int = option(1, "Tables: number of rows ahead to forecast.", "ROWS")
+    horizon: Horizon = option(
+        1, "Tables: number of rows ahead to forecast; several at once as a range, 1..48, or a list, 1,24,48.", "ROWS"
+    )
+    quantiles: Levels = option(
+        "",
+        "Tables: levels of the quantiles to forecast, such as 0.1,0.5,0.9: a true value is below each with that "
+        "probability.",
+        "LEVELS",
+        "none, but one number",
+    )
+    minimum: float = option(-math.inf, "Tables: least value that the targets can have, such as 0.", "NUMBER", "none")
     time: Names = option(
         "",
         "Tables: column with the time of each row, or two, with the date and the time of day: date,time; none if no "

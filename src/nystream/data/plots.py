@@ -8,6 +8,7 @@ from typing import Any
 from nystream import files
 from nystream.data import class_plots
 from nystream.data.class_scores import ClassScores
+from nystream.data.forecast_options import level_name
 from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.run import PLOTS, Result, history
 from nystream.data.table import counted
@@ -68,28 +69,37 @@ def _losses(figure: Any, result: Result) -> None:
 
 
 def _forecast(figure: Any, result: Result) -> None:
-    """Plot forecasts and truth for the last rows of the test data."""
+    """Plot forecasts and truth for the last rows of the test data; of several horizons, the first and the last."""
     problem = result.problem
     assert isinstance(problem, Forecast)
-    predicted, truth, _ = levels(problem, "test", result.warm, result.output)
-    rows = problem.scored("test", result.warm) + problem.horizon  # the rows that are forecast
-    time = None if problem.rows.time is None else problem.rows.time[rows]
-    targets = problem.reader.targets
-    names = targets[:MAX_TARGETS]
-    ahead = f"forecast, {counted(problem.horizon, 'row')} ahead"
-    figure.set_size_inches(8.0, 1.0 + (2.6 if len(names) <= TALL else 1.8) * len(names))
-    axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
-    for axis, place in zip(axes, range(len(names)), strict=True):
+    quantiles, predicted, truth = levels(problem, "test", result.warm, result.output)
+    rows, time = problem.scored("test", result.warm)[-MAX_ROWS:], problem.rows.time
+    targets, levels_of = problem.reader.targets, problem.info.quantiles
+    ends = sorted({0, len(problem.horizons) - 1})
+    names = targets[: MAX_TARGETS // len(ends)]
+    panels = [(target, horizon) for target in range(len(names)) for horizon in ends]
+    figure.set_size_inches(8.0, 1.0 + (2.6 if len(panels) <= TALL else 1.8) * len(panels))
+    axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+    for axis, (target, horizon) in zip(axes, panels, strict=True):
         if time is not None and problem.reader.timezone:
             axis.xaxis_date(find_zone(problem.reader.timezone))
-        along = (rows if time is None else time)[-MAX_ROWS:]
-        axis.plot(along, truth[-MAX_ROWS:, place], color=GREY, linewidth=1.2, label="truth")
-        axis.plot(along, predicted[-MAX_ROWS:, place], color=BLUE, linewidth=1.2, label=ahead)
+        ahead = problem.horizons[horizon]
+        along = rows + ahead if time is None else time[rows + ahead]  # the rows that are forecast
+        place = (slice(-MAX_ROWS, None), target, horizon)
+        axis.plot(along, truth[place], color=GREY, linewidth=1.2, label="truth")
+        what = "forecast" if not levels_of else "median" if 0.5 in levels_of else "middle"
+        label = what if len(ends) > 1 else f"{what}, {counted(ahead, 'row')} ahead"
+        axis.plot(along, predicted[place], color=BLUE, linewidth=1.2, label=label)
+        if len(levels_of) > 1:
+            band = f"{level_name(levels_of[0])} to {level_name(levels_of[-1])}"
+            low, high = quantiles[place][:, 0], quantiles[place][:, -1]
+            axis.fill_between(along, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
         units = problem.info.units
-        axis.set_ylabel(units[place if len(units) > 1 else 0] if units else "")
-        axis.set_title(names[place])
+        axis.set_ylabel(units[target if len(units) > 1 else 0] if units else "")
+        several = f", {counted(ahead, 'row')} ahead" if len(ends) > 1 else ""
+        axis.set_title(f"{names[target]}{several}")
     if len(targets) > len(names):
         figure.suptitle(f"the first {len(names)} of {len(targets)} targets", x=0.01, ha="left", fontsize=8, color=GREY)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     axes[-1].set_xlabel("row" if time is None else "")
     axes[-1].tick_params(axis="x", labelrotation=0 if time is None else 20)

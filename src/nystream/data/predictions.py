@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from nystream import extras, files
+from nystream.data.forecast_options import level_name
 from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem
@@ -33,9 +34,10 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
     """Write the predictions of a part to a table.
 
     For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from 0),
-    target, forecast, truth, error. For classes, it has one row per frame, or for the last frame of each token that
-    stands for several: file, frame (from 0), truth, predicted, and the probability of each class. Classes that apply at
-    once are separated by "|". What is not known is empty.
+    target, forecast, truth, error. Several horizons have a row each, and a column with the number of rows ahead;
+    quantiles have a column each, and the forecast is the median. For classes, it has one row per frame, or for the last
+    frame of each token that stands for several: file, frame (from 0), truth, predicted, and the probability of each
+    class. Classes that apply at once are separated by "|". What is not known is empty.
 
     Args:
         path: The file; its suffix selects the format.
@@ -72,18 +74,19 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
 
 
 def _forecasts(problem: Forecast, part: PartName, warm: int, output: Tensor) -> dict[str, Any]:
-    """The columns of a table of forecasts, row after row and target after target."""
-    forecast, truth, _ = levels(problem, part, warm, output)
-    targets = problem.reader.targets
-    rows = problem.scored(part, warm) + problem.horizon  # the rows that are forecast
-    when = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
-    return {
-        **{name: np.repeat(values, len(targets)) for name, values in when.items()},
-        "target": list(targets) * len(rows),
-        "forecast": forecast.reshape(-1),
-        "truth": truth.reshape(-1),
-        "error": (forecast - truth).reshape(-1),
-    }
+    """The columns of a table of forecasts, row after row, target after target and horizon after horizon."""
+    quantiles, forecast, truth = levels(problem, part, warm, output)
+    targets, horizons = problem.reader.targets, np.array(problem.horizons)
+    rows = problem.scored(part, warm)[:, None, None] + horizons  # the rows that are forecast
+    rows = np.broadcast_to(rows, truth.shape).reshape(-1)
+    columns: dict[str, Any] = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
+    if problem.info.horizons:
+        columns["horizon"] = np.tile(horizons, len(rows) // len(horizons))
+    columns["target"] = [name for name in targets for _ in horizons] * len(truth)
+    columns["forecast"] = forecast.reshape(-1)
+    for place, level in enumerate(problem.info.quantiles):
+        columns[f"quantile {level_name(level)}"] = quantiles[..., place].reshape(-1)
+    return columns | {"truth": truth.reshape(-1), "error": (forecast - truth).reshape(-1)}
 
 
 def _classes(problem: Labelled, part: PartName, output: Tensor) -> dict[str, Any]:

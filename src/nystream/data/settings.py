@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from nystream.config.checks import fields_of, one_of, positive_int, whole
 from nystream.config.option import option
+from nystream.data.forecast_options import horizon_setting, quantiles_setting
 from nystream.data.option_groups import (
     ClassOptions,
     HeldOutOptions,
@@ -57,6 +58,9 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
     def __post_init__(self) -> None:
         if not self.source:
             raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
+        self.horizon, self.quantiles = horizon_setting(self.horizon), quantiles_setting(self.quantiles)
+        if math.isnan(self.minimum) or self.minimum == math.inf:
+            raise ValueError(f"minimum={self.minimum} must be a number, or -inf for none")
         for field in dataclasses.fields(self):
             value, wanted = getattr(self, field.name), type(field.default)
             if field.name in ("decay", "linear") and isinstance(value, bool):  # as YAML reads yes and no
@@ -66,7 +70,7 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
                 setattr(self, field.name, tuple(map(str, value)))
             elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
                 setattr(self, field.name, float(value))
-            elif type(value) is not wanted:
+            elif type(value) is not wanted and field.name != "horizon":
                 given = WORDS.get(type(value), f"a {type(value).__name__}")
                 raise TypeError(f"{field.name}={value!r} must be {WORDS[wanted]}, not {given}")
         for name, choices in (
@@ -85,7 +89,7 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
             whole(name, getattr(self, name))
         if self.timezone:
             find_zone(self.timezone)
-        for name in ("horizon", "embed_dim", "num_heads", "batch_size"):
+        for name in ("embed_dim", "num_heads", "batch_size"):
             positive_int(name, getattr(self, name))
         for name in ("window", "landmarks", "layers", "epochs", "hop", "seed"):
             if getattr(self, name) < 0:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from nystream.config import ModelConfig
-from nystream.data import linear_start, logistic_start
+from nystream.data import linear_start, logistic_start, quantile_width
 from nystream.data.forecast_problem import Forecast
+from nystream.data.forecast_values import Layout
 from nystream.data.labelled import Labelled
 from nystream.data.problem import Problem
 from nystream.data.scoring import LogLine, scored_from
@@ -60,22 +63,45 @@ def _blended(model: StreamModel, problem: Labelled, log: LogLine) -> StreamModel
 
 
 def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> StreamModel:
-    """The model with that share of the Transformer's outputs which is best on validation data."""
+    """The model with that share of the Transformer's outputs, for each horizon, which is best on validation data."""
     model.info = problem.info
     window = warm_up(model.config, TrainConfig(short=problem.short))
     warm = scored_from(model, problem, "valid", window)
     data = problem.part("valid", warm)
     # Not the path's float64 outputs: a difference in rounding is no gain.
     (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))
-    share, error = linear_start.best_share(*(x.double().cpu().numpy() for x in (path, output, y)))
-    linear_start.scale_share(model, share)
+    layout = problem.layout
+    alone, both, known = (x.double().cpu().numpy() for x in (path, output, y))
+    shares, errors = linear_start.best_shares(alone, both, known, layout)
+    each = torch.tensor(shares).repeat_interleave(layout.shape[2]).repeat(layout.targets)  # [outputs]
+    linear_start.scale_share(model, each)
     assert problem.start is not None
-    name = problem.start.name
-    if share:
-        log(f"on validation data, {1 - error:.1%} better than {name}; share of the Transformer: {share:g}")
+    name = problem.start.name + (" with the quantiles of its residuals" if layout.quantiles else "")
+    if any(shares):
+        least, most = min(shares), max(shares)
+        share = f"{most:g}" if least == most else f"{least:g} to {most:g}, depending on the horizon"
+        gain = 1 - sum(errors) / len(errors)
+        log(f"on validation data, {gain:.1%} better than {name}; share of the Transformer: {share}")
+        _widen(model, alone, alone + each.double().numpy() * (both - alone), known, layout, log)
     else:
         log(f"no better than {name} on validation data: the Transformer is left out")
     return model
+
+
+def _widen(
+    model: StreamModel,
+    path: NDArray[np.float64],
+    both: NDArray[np.float64],
+    y: NDArray[np.float64],
+    layout: Layout,
+    log: LogLine,
+) -> None:
+    """Make the quantiles of a model as wide as the validation data are spread, if they are too narrow."""
+    widths = quantile_width.best_widths(path, both, y, layout)
+    if max(widths) > 1:
+        quantile_width.widen(model, widths, layout)
+        least, most = (f"{width - 1:.0%}" for width in (min(widths), max(widths)))
+        log(f"quantiles widened by {least if least == most else f'{least} to {most}'}, as on validation data")
 
 
 def _fit_output_scaler(model: StreamModel, y: Tensor) -> None:

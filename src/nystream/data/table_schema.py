@@ -31,15 +31,15 @@ def find_reader(
     train: float = 1.0,
     time_format: str = "",
     decimal: str = "",
-    horizon: int | None = None,
+    horizons: Sequence[int] = (),
     timezone: str = "",
     known: Mapping[str, int] | None = None,
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
-    Categories and typical values are taken from the first rows alone, of which `train` is the share. With a `horizon`,
-    tokens also have the lags and harmonics that a forecast so many rows ahead needs, and numbers come first in them,
-    the targets before all others. `known` maps columns that are known in advance to the number of rows.
+    Categories and typical values are taken from the first rows alone, of which `train` is the share. With `horizons`,
+    tokens also have the lags and harmonics that forecasts so many rows ahead need, and numbers come first in them, the
+    targets before all others. `known` maps columns that are known in advance to the number of rows.
     """
     known = known or {}
     _check_names(table, targets, columns, categorical, tuple(known))
@@ -110,10 +110,10 @@ def find_reader(
             timezone=timezone,
             zoned=table.zoned(name, time_format, clock),
         )
-    return (reader if horizon is None else _with_lags(reader, horizon, rows)), tuple(notes)
+    return (_with_lags(reader, horizons, rows) if horizons else reader), tuple(notes)
 
 
-def _with_lags(reader: TableReader, horizon: int, rows: int) -> TableReader:
+def _with_lags(reader: TableReader, horizons: Sequence[int], rows: int) -> TableReader:
     step = None if reader.months else reader.step  # months have no fixed number of rows in a cycle
     places = {target: place for place, target in enumerate(reader.targets)}
     return dataclasses.replace(
@@ -121,8 +121,8 @@ def _with_lags(reader: TableReader, horizon: int, rows: int) -> TableReader:
         columns=tuple(
             sorted(reader.columns, key=lambda column: (places.get(column.name, len(places)), bool(column.categories)))
         ),
-        lags=choose_lags(step, horizon, rows, len(reader.targets)),
-        ahead=horizon if step else 0,
+        lags=choose_lags(step, horizons, rows, len(reader.targets)),
+        ahead=horizons[-1] if step else 0,
         periods=harmonics(reader.periods, step / 3600) if step else reader.periods,
     )
 

@@ -16,7 +16,7 @@ from nystream.train.sampler import warm_up
 from nystream.train.tasks import Task
 
 # Fields of ModelInfo that teacher and student must share.
-SHARED = ("task", "inputs", "labels", "units", "horizon", "seconds", "several")
+SHARED = ("task", "inputs", "labels", "units", "horizon", "seconds", "several", "horizons", "quantiles", "minimum")
 POLICIES = ("missing", "gaps")  # of a reader: they do not change what a token is
 
 
@@ -76,4 +76,4 @@ def _short(value: object) -> str:
         return repr(value)
     if not value:
         return "nothing"
-    return ", ".join(value[:3]) + (f" and {len(value) - 3} more" if len(value) > 3 else "")
+    return ", ".join(map(str, value[:3])) + (f" and {len(value) - 3} more" if len(value) > 3 else "")

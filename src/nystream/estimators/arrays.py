@@ -17,7 +17,7 @@ from nystream.data.clips import Clip, Clips, Labelling
 from nystream.data.forecast_problem import Forecast
 from nystream.data.frames import FramesReader
 from nystream.data.labelled import Labelled
-from nystream.data.linear_start import RIDGE, LinearStart
+from nystream.data.linear_start import RIDGE, LinearStart, with_quantiles
 from nystream.data.problem import PartName, Scores
 from nystream.data.row_splits import RowSplit
 from nystream.data.table_rows import TableRows
@@ -39,8 +39,11 @@ class Aligned(Forecast):
     parts_scored = ("valid",)
 
     @cached_property
-    def y(self) -> NDArray[np.float32]:
+    def ahead(self) -> NDArray[np.float32]:
         return self.target.astype(np.float32)
+
+    def truth(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.target[rows][..., None]
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         return {}
@@ -50,15 +53,31 @@ class Aligned(Forecast):
         return None, ""
 
 
-def aligned(x: NDArray[np.float32], y: NDArray[np.float64], names: Sequence[str], linear: bool) -> Aligned:
+def aligned(
+    x: NDArray[np.float32],
+    y: NDArray[np.float64],
+    names: Sequence[str],
+    linear: bool,
+    quantiles: Sequence[float] = (),
+    minimum: float | None = None,
+) -> Aligned:
     """A stream [N, width] and its targets [N, targets]."""
     reader = FramesReader(x.shape[1], tuple(names))
     labels = tuple(f"target {i}" for i in range(y.shape[1])) if y.shape[1] > 1 else ("target",)
-    info = ModelInfo(task="forecasting", inputs=reader.names, labels=labels, reader=reader.to_dict())
+    info = ModelInfo(
+        task="forecasting",
+        inputs=reader.names,
+        labels=labels,
+        reader=reader.to_dict(),
+        quantiles=tuple(quantiles),
+        minimum=minimum,
+    )
     train = _train_rows(len(x))
     split = RowSplit((0,), {"train": (0, train), "valid": (train, len(x))}, {}, "")
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
     start = _ridge(x, y, train) if linear else None
+    if start is not None and quantiles:
+        start = with_quantiles(start, y, slice(train), slice(train, None), quantiles)
     return Aligned(reader, rows, 0, info, (), split, start, target=y)  # type: ignore[arg-type]
 
 

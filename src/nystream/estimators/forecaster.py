@@ -14,10 +14,10 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from nystream.data.forecast import forecast
+from nystream.data.forecast_options import horizon_setting, horizons_in, quantiles_in
 from nystream.data.forecast_problem import Forecast, levels
-from nystream.data.forecast_values import forecasts
-from nystream.data.open_source import forecast_table, linear_path
+from nystream.data.forecast_values import Layout, forecasts, layout_of, middle, without_axes
+from nystream.data.open_source import forecast_again, forecast_table, least, linear_path
 from nystream.data.option_groups import ModelOptions, TableOptions
 from nystream.data.ordered_rows import rows_in_order
 from nystream.data.reader import reader_from_dict
@@ -36,7 +36,8 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
     """Forecasts columns of a table some rows ahead, or any numbers that belong to the rows of an array.
 
     The parameters are the options of `nystream train`, which its help explains; `target` names the columns to forecast
-    and `horizon` is the number of rows ahead.
+    and `horizon` is the number of rows ahead, or several: a range such as "1..48" or `range(1, 49)`, or a tuple. With
+    `quantiles`, such as `(0.1, 0.5, 0.9)`, each forecast has those instead of one number; none is below `minimum`.
 
     Example:
         >>> import numpy as np, polars as pl, nystream as ns
@@ -83,38 +84,49 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         y = np.array(y, np.float64)
         settings, columns = self.settings(), y.reshape(len(y), -1)
         self._one_target_ = y.ndim == 1
-        problem = aligned(np.array(x), columns, feature_names(self), linear_path(settings))
+        if len(horizons_in(settings.horizon)) > 1:
+            raise ValueError(
+                f"horizon={self.horizon!r} is for tables; give y one column of targets for each number of rows ahead"
+            )
+        levels = quantiles_in(settings.quantiles)
+        problem = aligned(np.array(x), columns, feature_names(self), linear_path(settings), levels, least(settings))
         self._fit_arrays_problem(settings, problem, out, log)
         return self
 
     def predict(self, data: Any) -> NDArray[np.float64]:
-        """Return the forecast after every row, [N], or [N, targets] if there are several targets.
+        """Return the forecasts after every row, [N], or [N, targets] if there are several targets.
 
-        For a table, row i has the forecast of row i + `horizon`, in the units of the targets. It is NaN if columns that
-        must be known in advance are not. Rows must be complete: if some are missing, this raises.
+        Several horizons have an axis of their own, [N, horizons] or [N, targets, horizons], and quantiles one more, the
+        last. For a table, row i has the forecast of row i + `horizon`, in the units of the targets. It is NaN if
+        columns that must be known in advance are not. Rows must be complete: if some are missing, this raises.
         """
         check_is_fitted(self, "model_")
         if self._reads_tables:
             output = self._forecasts(data)
-            return output[:, 0] if output.shape[1] == 1 else output
-        x = validate_data(self, data, reset=False, dtype=np.float32)
-        output = self._outputs(np.array(x))
-        return output[:, 0] if output.shape[1] == 1 and getattr(self, "_one_target_", True) else output
+        else:
+            x = validate_data(self, data, reset=False, dtype=np.float32)
+            base = np.zeros((len(x), self._layout.targets))
+            output = without_axes(forecasts(self._outputs(np.array(x)), self._layout, base), self._layout)
+        one = output.shape[1] == 1 and (self._reads_tables or getattr(self, "_one_target_", True))
+        return output[:, 0] if one else output
 
     def score(self, data: Any, y: Any = None) -> float:
-        """Return R², the mean over targets: 1 for perfect forecasts, 0 for those of the mean.
+        """Return R², the mean over targets and horizons: 1 for perfect forecasts, 0 for those of the mean.
 
-        For tables, the first rows, which only fill the window, do not count.
+        The median stands for quantiles. For tables, the first rows, which only fill the window, do not count.
         """
         check_is_fitted(self, "model_")
         if not self._reads_tables:
             if y is None:
                 raise ValueError("y=None: the score of an array needs its targets")
-            return float(r2_score(y, self.predict(data)))
+            predicted = self.predict(data)
+            return float(
+                r2_score(y, middle(predicted, self._layout.quantiles) if self._layout.quantiles else predicted)
+            )
         problem = self._open(data)
         skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
         output = torch.from_numpy(self._outputs(problem.rows.x)[problem.scored("all", skip)])
-        predicted, truth, _ = levels(problem, "all", skip, output)
+        _, predicted, truth = (part.reshape(len(part), -1) for part in levels(problem, "all", skip, output))
         known = ~np.isnan(truth).any(1)
         if known.sum() < 2:
             raise ValueError(f"data has {len(problem.y)} rows to score, too few: the first {skip} only fill the window")
@@ -140,11 +152,10 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         for name, value in options.items():
             if value:
                 raise ValueError(f"{name}={value!r} is for files, but data is a {type(data).__name__}")
-        info = self.model_.info
-        return forecast(as_table(data), horizon=info.horizon or 1, units=info.units, reader=self._reader, **policies)
+        return forecast_again(self.model_.info, as_table(data), **policies)
 
     def _forecasts(self, data: Any) -> NDArray[np.float64]:
-        """Forecasts [N, targets] after every row of a table, in the order of its rows."""
+        """Forecasts [N, targets, …] after every row of a table, in the order of its rows."""
         table = read_table(data) if is_source(data) else as_table(data)
         reader = self._reader
         rows, turned = rows_in_order(reader, table)
@@ -154,10 +165,14 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
                 f"({'; '.join(rows.notes)}), which would not be those of its rows: fill or drop rows first, or use "
                 f"sessions()"
             )
-        output = forecasts(self._outputs(rows.x), rows.base, rows.scale)
+        output = without_axes(forecasts(self._outputs(rows.x), self._layout, rows.base, rows.scale), self._layout)
         if reader.known and not reader.has_ahead(table.names):
             output[-reader.known_rows :] = np.nan  # what is known in advance ends with the table
         return output[::-1] if turned else output
+
+    @property
+    def _layout(self) -> Layout:
+        return layout_of(self.model_.info, self.model_.config.output_dim)
 
     @property
     def _reader(self) -> TableReader:
@@ -171,7 +186,8 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
     def _restore(self, about: dict[str, Any]) -> None:
         super()._restore(about)
         self._one_target_ = about.get("one_target", True)
-        self.horizon = self.model_.info.horizon or self.horizon
+        info = self.model_.info
+        self.horizon = horizon_setting(info.horizons or info.horizon or self.horizon)
 
     def _outputs(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
         """The model's outputs after every token of a stream [N, input_dim]."""

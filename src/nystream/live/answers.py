@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config import ModelInfo
-from nystream.data.forecast_values import forecasts
+from nystream.data.forecast_options import level_name
+from nystream.data.forecast_values import forecasts, layout_of, without_axes
 from nystream.data.reader import Token
 from nystream.data.stream_states import TokenBatch
 from nystream.data.timestamps.zone import local_text
@@ -31,17 +32,20 @@ class Answer(NamedTuple):
     token: int  # number of the token in the stream, from 1
     kind: str  # "forecast", "probabilities" or "output"
     names: tuple[str, ...]  # of the values; empty if the model has none
-    values: NDArray[Any]  # [output_dim]: float64 for a change added to a last value, otherwise the model's dtype
+    values: NDArray[Any]  # [names, horizons, quantiles] without axes of one; float64 if they are levels of changes
     units: tuple[str, ...] = ()
     time: np.datetime64 | None = None
-    time_ahead: np.datetime64 | None = None  # the time that is forecast
-    rows_ahead: int | None = None  # the number of rows ahead that is forecast
+    time_ahead: np.datetime64 | tuple[np.datetime64, ...] | None = (
+        None  # the time that is forecast; several if there are
+    )
+    rows_ahead: int | tuple[int, ...] | None = None  # the number of rows ahead that is forecast; likewise
     zoned: bool = False  # times are in UTC
     several: bool = False  # several classes can be present at once, or none
     filled: tuple[str, ...] = ()  # columns of the record that were missing and were filled in
     gap: bool = False  # there was no record: the token fills a gap in time
     microseconds: float = 0.0  # duration of the step, shared by tokens that arrive together and by streams
     timezone: str = ""  # in which times, which are then in UTC, are printed
+    quantiles: tuple[float, ...] = ()  # levels; none if a forecast is one number
 
     @property
     def finite(self) -> bool:
@@ -52,6 +56,12 @@ class Answer(NamedTuple):
     def note(self) -> str:
         """What is wrong with the answer; empty if nothing is."""
         return "" if self.finite else NOT_FINITE
+
+    @property
+    def times_ahead(self) -> tuple[np.datetime64, ...]:
+        """The times that are forecast, in order of the horizons; none if they are not known."""
+        time = self.time_ahead
+        return time if isinstance(time, tuple) else () if time is None else (time,)
 
     @property
     def label(self) -> str | None:
@@ -76,14 +86,16 @@ class Answer(NamedTuple):
         if self.time is not None:
             fields["time"] = iso_time(self.time, self.zoned, self.timezone)
         if self.time_ahead is not None:
-            fields["for"] = iso_time(self.time_ahead, self.zoned, self.timezone)
+            several = isinstance(self.time_ahead, tuple)
+            times = [iso_time(time, self.zoned, self.timezone) for time in self.times_ahead]
+            fields["for"] = times if several else times[0]
         elif self.rows_ahead is not None:
-            fields["ahead"] = self.rows_ahead
+            fields["ahead"] = list(self.rows_ahead) if isinstance(self.rows_ahead, tuple) else self.rows_ahead
         if self.several:
             fields["labels"] = None if self.labels is None else list(self.labels)
         elif self.kind == "probabilities":
             fields["label"] = self.label
-        values = json_numbers(self.values)
+        values = json_values(self.values, self.quantiles)
         fields[self.kind] = dict(zip(self.names, values, strict=True)) if self.names else values
         if self.units:
             units = self.units if len(self.units) > 1 else self.units * len(self.values)
@@ -108,12 +120,14 @@ class Interpreter:
     def __init__(self, info: ModelInfo, output_dim: int, ahead: Ahead, zoned: bool = False, timezone: str = "") -> None:
         self._timezone = timezone
         self.names, self.units, self._ahead, self._zoned = info.labels, info.units, ahead, zoned
-        self.kind, self._rows, self._several = "output", None, False
+        self._layout = layout_of(info, output_dim)
+        self.kind, self._several = "output", False
+        self._rows: int | tuple[int, ...] | None = None
         if info.task in CLASS_TASKS:
             self.kind, self._several = "probabilities", info.several
             self.names = info.labels or tuple(map(str, range(output_dim)))
         elif info.task == "forecasting":
-            self.kind, self._rows = "forecast", info.horizon
+            self.kind, self._rows = "forecast", info.horizons or info.horizon
 
     def answer(self, number: int, token: Token, y: NDArray[Any], microseconds: float) -> Answer:
         """Return the answer to token `number`, given the model's output y [output_dim]."""
@@ -132,6 +146,7 @@ class Interpreter:
             token.gap,
             microseconds,
             self._timezone,
+            self._layout.quantiles,
         )
 
     def answers(
@@ -164,6 +179,7 @@ class Interpreter:
                     *same,
                     microseconds=microseconds,
                     timezone=self._timezone,
+                    quantiles=self._layout.quantiles,
                 )
                 for i in range(values.shape[1])
             ]
@@ -177,11 +193,21 @@ class Interpreter:
         if self.kind == "probabilities":
             logits = y.astype(np.float64)
             return (sigmoid(logits) if self._several else softmax(logits)).astype(np.float32)
-        return y if base is None else forecasts(y, base, scale)
+        if base is None:
+            if self.kind == "output" or self._layout.plain:
+                return y
+            base = np.zeros(self._layout.targets)
+        return without_axes(forecasts(y, self._layout, base, scale), self._layout)
 
-    def _due(self, time: np.datetime64 | None) -> np.datetime64 | None:
-        """The time that is forecast."""
-        return None if time is None or self._rows is None else self._ahead(time, self._rows)
+    def _due(self, time: np.datetime64 | None) -> np.datetime64 | tuple[np.datetime64, ...] | None:
+        """The time that is forecast, or the times."""
+        if time is None or self._rows is None:
+            return None
+        if not isinstance(self._rows, tuple):
+            return self._ahead(time, self._rows)
+        times = [self._ahead(time, rows) for rows in self._rows]
+        known = tuple(time for time in times if time is not None)
+        return known if len(known) == len(times) else None
 
 
 def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -202,6 +228,16 @@ def json_numbers(values: NDArray[Any]) -> list[float | None]:
     if values.dtype == np.float64:
         return [value if math.isfinite(value) else None for value in values.tolist()]
     return [float(str(value)) if math.isfinite(value) else None for value in values]
+
+
+def json_values(values: NDArray[Any], quantiles: Sequence[float] = ()) -> list[Any]:
+    """Return nested lists of `json_numbers`; with quantiles, the last axis as objects by their levels."""
+    if values.ndim > 1 + bool(quantiles):
+        return [json_values(part, quantiles) for part in values]
+    if not quantiles:
+        return list(json_numbers(values))
+    levels = [level_name(level) for level in quantiles]
+    return [dict(zip(levels, json_numbers(part), strict=True)) for part in values]
 
 
 def iso_time(time: np.datetime64, zoned: bool = False, timezone: str = "") -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 
+from nystream.data.forecast_values import middle
 from nystream.data.table import counted, shortened
 from nystream.live.answers import Answer, iso_time
 
@@ -76,8 +78,10 @@ def format_line(answer: Answer, latency: bool = False, file: str = "") -> Text:
     hidden = len(answer.values) - MAX_VALUES
     if answer.kind != "probabilities" and hidden > 0:
         text.append(f"and {hidden} more  ", style="dim")
-    if answer.time_ahead is not None:
-        text.append(f"for {_time_text(answer, answer.time_ahead)}  ", style="dim")
+    if times := answer.times_ahead:
+        text.append(f"for {_ends([_time_text(answer, time) for time in times])}  ", style="dim")
+    elif isinstance(answer.rows_ahead, tuple):
+        text.append(f"{_ends(list(map(str, answer.rows_ahead)))} rows ahead  ", style="dim")
     elif answer.rows_ahead is not None:
         text.append(f"{counted(answer.rows_ahead, 'row')} ahead  ", style="dim")
     if latency:
@@ -103,7 +107,23 @@ def _named_values(answer: Answer) -> list[tuple[str, str, str]]:
     count = min(len(answer.values), MAX_VALUES)
     names = answer.names or ("",) * count
     units = answer.units if len(answer.units) > 1 else (answer.units or ("",)) * count
-    return [(names[i], short(answer.values[i]), units[i]) for i in range(count)]
+    several = isinstance(answer.rows_ahead, tuple)
+    return [(names[i], _shown(answer.values[i], several, answer.quantiles), units[i]) for i in range(count)]
+
+
+def _shown(values: Any, several: bool, quantiles: Sequence[float]) -> str:
+    """A number; of several horizons, the first and the last; of quantiles, the median and the outer ones."""
+    if several:
+        return _ends([_shown(value, False, quantiles) for value in values])
+    if not quantiles:
+        return short(values)
+    outer = f" ({short(values[0])} to {short(values[-1])})" if len(quantiles) > 1 else ""
+    return f"{short(middle(values, quantiles))}{outer}"
+
+
+def _ends(texts: Sequence[str]) -> str:
+    """The first and the last of several texts."""
+    return texts[0] if len(texts) == 1 else f"{texts[0]} … {texts[-1]}"
 
 
 def short(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nystream.config.checks import one_of
+from nystream.config.checks import one_of, quantile_levels
 from nystream.train import metrics
 
 
@@ -125,9 +126,13 @@ class Forecasting:
 
     Both are in the model's units: if `output_scaler` was fitted to the training targets, predicting their mean gives an
     `mse` of 1.
+
+    With levels of quantiles, outputs and targets have one column per level, level after level of each number, and the
+    loss is the pinball loss, by which models are also selected.
     """
 
     delta: float = 1.0
+    quantiles: tuple[float, ...] = ()
 
     higher_is_better = False
     scaled = True
@@ -135,8 +140,13 @@ class Forecasting:
     def __post_init__(self) -> None:
         if not self.delta > 0:
             raise ValueError(f"delta={self.delta!r} must be greater than 0")
+        object.__setattr__(self, "quantiles", quantile_levels("quantiles", self.quantiles))
 
     def check(self, y: Tensor, width: int) -> None:
+        if self.quantiles and width % len(self.quantiles):
+            raise ValueError(
+                f"the model's output_dim is {width}, not a multiple of the {len(self.quantiles)} quantiles"
+            )
         hint = "; for one quantity, y[:, None]" if y.dim() == 1 else ""
         if not y.is_floating_point() or y.dim() != 2 or y.shape[1] != width:
             raise ValueError(f"y is {y.dtype} {list(y.shape)}, but must be numbers [N, {width}]{hint}")
@@ -146,12 +156,39 @@ class Forecasting:
     def loss(self, output: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         known = y.isfinite()
         y = torch.where(known, y, output.detach())  # a loss of 0
-        each = F.huber_loss(output, y, reduction="none", delta=self.delta).sum(-1) / known.sum(-1).clamp(min=1)
-        return each, known.any(-1)
+        if self.quantiles:
+            each = torch.where(
+                known, pinball(output, y, self.quantiles), 0.0
+            )  # whose gradient is not 0 at an error of 0
+        else:
+            each = F.huber_loss(output, y, reduction="none", delta=self.delta)
+        return each.sum(-1) / known.sum(-1).clamp(min=1), known.any(-1)
 
     def scores(self, output: Tensor, y: Tensor) -> dict[str, float]:
+        if self.quantiles:
+            each = pinball(output.double(), y.double(), self.quantiles)[y.isfinite()]
+            return {"pinball": float(each.mean()), **_mean_loss(self, output, y)}
         error = (output.double() - y.double())[y.isfinite()]
         return {"mse": float(error.square().mean()), "mae": float(error.abs().mean()), **_mean_loss(self, output, y)}
+
+
+def pinball(output: Tensor, y: Tensor, quantiles: Sequence[float]) -> Tensor:
+    """The pinball losses [..., C] of outputs and targets [..., C], whose columns are quantiles, level after level.
+
+    Over all y, the mean of max(q · (y − output), (q − 1) · (y − output)) is least where a share q of them is below the
+    output: at their quantile of level q.
+
+    Example:
+        >>> import torch
+        >>> from nystream.train.tasks import pinball
+        >>> pinball(torch.tensor([0.0, 0.0]), torch.tensor([1.0, 1.0]), (0.25, 0.75)).tolist()
+        [0.25, 0.75]
+    """
+    levels = torch.tensor(quantiles, dtype=output.dtype, device=output.device).repeat(
+        output.shape[-1] // len(quantiles)
+    )
+    error = y - output
+    return torch.maximum(levels * error, (levels - 1) * error)
 
 
 def _check_classes(y: Tensor, width: int) -> None:
