@@ -10,17 +10,29 @@ import numpy as np
 from nystream.config.checks import positive_int
 from nystream.data.forecast_problem import Forecast, forecast_info
 from nystream.data.forecast_start import with_start
-from nystream.data.ordered_rows import read_other, rows_in_order
+from nystream.data.ordered_rows import rows_in_order, series_in_order
 from nystream.data.problem import HeldOut, PartName
 from nystream.data.reader import Policy
-from nystream.data.row_splits import DATA, Times, by_shares, by_times, given_shares, given_times, with_tables
+from nystream.data.row_splits import (
+    DATA,
+    Other,
+    Shares,
+    Times,
+    by_shares,
+    by_times,
+    given_shares,
+    given_times,
+    with_tables,
+)
+from nystream.data.series import SeriesTables
 from nystream.data.table import Table, counted
 from nystream.data.table_reader import TableReader
+from nystream.data.table_rows import TableRows
 from nystream.data.table_schema import find_reader
 
 
 def forecast(
-    table: Table,
+    table: Table | SeriesTables,
     targets: Sequence[str] = (),
     horizon: int = 1,
     *,
@@ -36,7 +48,7 @@ def forecast(
     gaps: Policy | None = None,
     linear: bool = False,
     split: Sequence[str] = (),
-    held_out: Mapping[HeldOut, Table] | None = None,
+    held_out: Mapping[HeldOut, Table | SeriesTables] | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
     """Set up a forecast of the targets `horizon` rows ahead.
@@ -44,7 +56,8 @@ def forecast(
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: Rows in order of time, oldest or newest first, as returned by `read_table`.
+        table: Rows in order of time, oldest or newest first, as returned by `read_table`; or several series, as
+            returned by `series_in` and `read_files`, which one model then forecasts.
         targets: Columns to forecast.
         horizon: Number of rows ahead.
         time: The time column, or the columns of the date and of the time of day; auto-detected by default, "none" if
@@ -74,39 +87,81 @@ def forecast(
     positive_int("horizon", horizon)
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
-    how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format, timezone)
+    series = table if isinstance(table, SeriesTables) else None
+    whole = table.whole if isinstance(table, SeriesTables) else table
+    timed = whole if series is None else series.longest
+    how = given_shares(split, held_out or {}) or given_times(split, timed, time, time_format, timezone)
     if reader is None:
-        train = how.before if isinstance(how, Times) else how[0]
+        counts = [] if series is None else [_train_rows(how, each) for each in series.tables]
         reader, notes = find_reader(
-            table,
+            whole,
             targets,
             time,
             columns,
             categorical,
-            train,
+            how.before if isinstance(how, Times) else how[0],
             time_format,
             decimal,
             horizon if linear else None,
             timezone,
             _known_rows(known, horizon),
+            series,
+            counts,
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = DATA
-    rows, turned = rows_in_order(reader, table, missing, gaps)
+    starts: tuple[int, ...] = (0,)
+    names: tuple[str, ...] = ()
+    if series is None:
+        rows, turned = rows_in_order(reader, whole, missing, gaps)
+    else:
+        rows, starts, names, turned = _series_rows(reader, series, horizon, missing, gaps)
+        notes = (series.note, *notes)
     notes = (*notes, *turned)
     if len(rows.x) <= horizon:
-        raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
+        raise ValueError(f"{whole.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     if isinstance(how, Times):
-        where = by_times(rows, horizon, how, table.name)
+        where = by_times(rows, horizon, how, whole.name, starts, names)
     else:
-        where = by_shares(rows, horizon, how)
+        where = by_shares(rows, horizon, how, starts, names)
     if held_out:
-        others = {part: (other.name, read_other(reader, part, other)) for part, other in held_out.items()}
+        others = {part: _other(reader, part, other, horizon) for part, other in held_out.items()}
         where, rows = with_tables(where, rows, horizon, others)
     notes = (*notes, *rows.notes, *([where.note] if parts is DATA else []))
     problem = Forecast(reader, rows, horizon, forecast_info(reader, units, horizon), notes, where)
-    _check_targets(problem, table.name, parts)
+    _check_targets(problem, whole.name, parts)
     return with_start(problem, narrow=not columns) if linear else problem
+
+
+def _train_rows(how: Shares | Times, table: Table) -> int:
+    """The number of rows of a series that are training data."""
+    return how.rows_before(table) if isinstance(how, Times) else max(1, int(how[0] * len(table)))
+
+
+def _series_rows(
+    reader: TableReader, series: SeriesTables, horizon: int, missing: Policy | None = None, gaps: Policy | None = None
+) -> tuple[TableRows, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
+    """The rows of several series, the first one of each, their names, and notes; some are too short to be used."""
+    long = [place for place, table in enumerate(series.tables) if len(table) > horizon]
+    if not long:
+        raise ValueError(f"{series.name}: no series has more than {counted(horizon, 'row')}, the horizon")
+    dropped = len(series.tables) - len(long)
+    series = series.chosen(long) if dropped else series
+    rows, starts, turned = series_in_order(reader, series, missing, gaps)
+    notes = [f"{dropped:,} series dropped: no more than {counted(horizon, 'row')}"] if dropped else []
+    notes += [f"{sum(turned):,} series newest first: sorted by time"] if any(turned) else []
+    return rows, starts, series.series, tuple(notes)
+
+
+def _other(reader: TableReader, part: HeldOut, table: Table | SeriesTables, horizon: int) -> Other:
+    """The rows of validation or test data, which must have the columns of the source."""
+    try:
+        if isinstance(table, SeriesTables):
+            rows, starts, names, _ = _series_rows(reader, table, horizon)
+            return Other(table.name, rows, starts, names)
+        return Other(table.name, rows_in_order(reader, table)[0])
+    except ValueError as error:
+        raise ValueError(f"{part}={table.name} cannot be used: {error}") from error
 
 
 def _known_rows(known: Sequence[str], horizon: int) -> dict[str, int]:
@@ -120,14 +175,14 @@ def _known_rows(known: Sequence[str], horizon: int) -> dict[str, int]:
 def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
     """Raise if a target is empty in a whole part: there would be nothing to learn or to score."""
     for part in parts:
-        start, stop = problem.edges(part)
-        if start == stop:
+        rows = problem.row_numbers(part)
+        if not len(rows):
             raise ValueError(
                 f"{name} has {counted(len(problem.rows.x), 'row')}, too few to train, validate and test a forecast "
                 f"{counted(problem.horizon, 'row')} ahead"
             )
-        unknown = np.isnan(problem.y[start:stop]).all(0)
-        if stop > start and unknown.any():
+        unknown = np.isnan(problem.y[rows]).all(0)
+        if unknown.any():
             target = problem.reader.targets[int(unknown.argmax())]
             raise ValueError(
                 f"{name}: the target {target!r} is empty in all of the {problem.split.names.get(part, 'rows')}; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,8 @@ from nystream.data.forecast_scores import errors
 from nystream.data.forecast_values import changes, forecasts
 from nystream.data.linear_start import LinearStart, beside
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.row_splits import RowSplit, per_table
+from nystream.data.row_splits import Ranges, RowSplit, numbers_in, per_table
+from nystream.data.series_scores import in_known_units, learnable, mean_errors, scores_by_series, series_errors
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows
@@ -24,6 +25,8 @@ from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
+MAX_TREE_ROWS = 500_000  # from which their sample is taken
+ENOUGH = 0.5  # share of the series that must fill a window, or of their rows that must have a value of a cycle ago
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
 
 
@@ -52,58 +55,71 @@ class Forecast(Problem):
         base, ahead = self.rows.base, self.horizon
         change = np.where(self.rows.known[ahead:], base[ahead:] - base[:-ahead], np.nan)
         if self.rows.scale is not None:
-            change /= self.rows.scale[:-ahead]
+            change = in_known_units(change, self.rows.scale[:-ahead], self.split.tables)
         for first in self.split.tables[1:]:  # nothing is known after the end of a table
-            change[first - ahead : first] = np.nan
+            change[max(first - ahead, 0) : first] = np.nan
         return change.astype(np.float32)
 
     @property
     def longest(self) -> int:
-        return self.edges("train")[1]
+        return max(stop - self.split.origin(start) for start, stop in self.ranges("train"))
+
+    def ranges(self, name: PartName) -> Ranges:
+        """The rows of a part: the first row of each range, and the one after its last."""
+        if name != "all":
+            return self.split.parts[name]
+        tables = zip(self.split.tables, (*self.split.tables[1:], len(self.rows.x)), strict=True)
+        return tuple((first, stop - self.horizon) for first, stop in tables if stop - self.horizon > first)
 
     def edges(self, name: PartName) -> tuple[int, int]:
         """Return the first row of a part, and the one after its last."""
-        return (0, len(self.y)) if name == "all" else self.split.parts[name]
+        ranges = self.ranges(name)
+        return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+
+    def row_numbers(self, name: PartName) -> NDArray[np.int64]:
+        """The numbers of all rows of a part."""
+        return numbers_in(self.ranges(name))
 
     def part(self, name: PartName, warm: int) -> StreamData:
-        if name == "all":
-            tables = [slice(first, first + len(x) - self.horizon) for first, x in self._tables(self.rows.x)]
-            return StreamData([self.rows.x[rows] for rows in tables], [self.y[rows] for rows in tables])
-        rows = self.read_rows(name, warm)
-        return StreamData([self.rows.x[rows]], [self.y[rows]])
+        rows = [slice(*range_) for range_ in self.ranges("all")] if name == "all" else self.slices(name, warm)
+        y = [self.y[part] for part in rows]
+        if name in ("train", "valid") and self.rows.scale is not None:
+            y = [learnable(part) for part in y]
+        return StreamData([self.rows.x[part] for part in rows], y)
 
-    def _tables(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The first row of each table, and its rows."""
-        return zip(self.split.tables, per_table(self.split, values), strict=True)
-
-    def read_rows(self, name: PartName, warm: int) -> slice:
+    def slices(self, name: PartName, warm: int) -> list[slice]:
         """The rows of a part, and those of the same table before it that fill its window.
 
-        So all of its rows are scored, unless it is a table of its own.
+        So all of its rows are scored, unless it is a table of its own. A series that does not fill it is left out.
         """
-        start, stop = self.edges(name)
-        origin = self.split.origin(start)
         if not self.fills(name, warm):
+            rows = max(stop - self.split.origin(start) for start, stop in self.ranges(name))
             raise ValueError(
-                f"{name} has {counted(stop - origin, 'row')} to forecast from, the {self.split.names[name]}, but the "
+                f"{name} has {counted(rows, 'row')} to forecast from, the {self.split.names[name]}, but the "
                 f"first {warm} only fill the window: give a longer table, or a shorter window"
             )
-        return slice(max(origin, start - warm), stop)
+        origins = [(self.split.origin(start), start, stop) for start, stop in self.ranges(name)]
+        return [
+            slice(max(origin, start - warm), stop)
+            for origin, start, stop in origins
+            if stop - origin > warm or not self.split.series
+        ]
 
     def fills(self, name: PartName, warm: int) -> bool:
-        start, stop = self.edges(name)
-        origin = self.split.origin(start)
-        return not origin or stop - origin > warm  # the source is checked with the window
+        ranges = [(self.split.origin(start), stop) for start, stop in self.ranges(name)]
+        filled = [stop - origin > warm for origin, stop in ranges]
+        if self.split.series:
+            return sum(filled) >= ENOUGH * len(filled)
+        return not ranges[0][0] or filled[0]  # the source is checked with the window
 
     def missed(self, data: StreamData, name: PartName, warm: int) -> StreamData:
         """The data of a part as returned by `part`, or with a teacher's outputs, for what the linear path misses."""
         assert self.start is not None
-        return beside(self.start, data, self.read_rows(name, warm))
+        return beside(self.start, data, numbers_in([(part.start, part.stop) for part in self.slices(name, warm)]))
 
     def scored(self, name: PartName, warm: int) -> NDArray[np.int64]:
         """Return the numbers of the scored rows of a part."""
-        start, stop = self.edges(name)
-        return np.arange(max(start, self.split.origin(start) + warm), stop)
+        return numbers_in([(max(start, self.split.origin(start) + warm), stop) for start, stop in self.ranges(name)])
 
     def changes(self, values: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return outputs or targets of these rows in the user's units."""
@@ -111,40 +127,59 @@ class Forecast(Problem):
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
         rows = self.scored(name, warm)
-        return errors(self.changes(output.numpy(), rows), self.changes(y.numpy(), rows), self.info.labels)
+        truth = self.y[rows] if self.split.series else y.numpy()  # every change counts, not only those learned from
+        return self._errors(self.changes(output.numpy(), rows), self.changes(truth, rows), rows)
+
+    def _errors(self, change: NDArray[np.float64], y: NDArray[np.float64], rows: NDArray[np.int64]) -> Scores:
+        """The errors of forecast changes, given the true ones; both in the user's units."""
+        if not self.split.series:
+            return errors(change, y, self.info.labels)
+        return mean_errors(series_errors(change, y, self.split.table_of(rows)), self.info.labels)
+
+    def series_scores(self, name: PartName, warm: int, output: Tensor) -> dict[str, Scores]:
+        """The errors of every series that has scored rows, by name; empty if there is a single series."""
+        if not self.split.series:
+            return {}
+        rows = self.scored(name, warm)
+        change, y = self.changes(output.numpy(), rows), self.changes(self.y[rows], rows)
+        return scores_by_series(series_errors(change, y, self.split.table_of(rows)), self.split.series)
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         rows = self.scored(name, warm)
         y = self.changes(self.y[rows], rows)
-        before = int(rows[0]) - self.split.origin(int(rows[0]))
-        baselines = {"persistence": errors(np.zeros_like(y), y, self.info.labels)}
+        baselines = {"persistence": self._errors(np.zeros_like(y), y, rows)}
+        origins = np.asarray(self.split.tables)[self.split.table_of(rows)]
         for cycle, seconds in CYCLES.items():
             lag = self.rows_in(seconds)
-            # The value of a cycle ago must be known at every scored row.
-            if self.horizon < lag <= before + self.horizon:
-                change = self.rows.base[rows + self.horizon - lag] - self.rows.base[rows]
-                baselines[cycle] = errors(change, y, self.info.labels)
+            there = rows + self.horizon - lag >= origins
+            # The value of a cycle ago must be known at every scored row; short series may lack it.
+            if self.horizon < lag and there.mean() >= (ENOUGH if self.split.series else 1.0):
+                before = np.where(there, rows + self.horizon - lag, rows)
+                baselines[cycle] = self._errors(self.rows.base[before] - self.rows.base[rows], y, rows)
         # Trees are fitted to the training rows, so they are no baseline for all rows.
         if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
             change = self.changes(trees.predict(self.rows.x[rows]), rows)
-            baselines = {"boosted trees": errors(change, y, self.info.labels), **baselines}
+            baselines = {"boosted trees": self._errors(change, y, rows), **baselines}
         return baselines
 
     @cached_property
     def trees(self) -> tuple[Trees | None, str]:
         """Boosted trees on the same tokens, or None, and a note on them."""
-        train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
-        return fit_trees(self.rows.x[train], self.y[train], self.rows.x[valid], self.y[valid])
+        train, valid = (self.row_numbers(name) for name in ("train", "valid"))
+        train, valid = (rows[:: -(-len(rows) // MAX_TREE_ROWS) or 1] for rows in (train, valid))
+        y = self.y if self.rows.scale is None else learnable(self.y)
+        return fit_trees(self.rows.x[train], y[train], self.rows.x[valid], y[valid])
 
     def rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
         if self.rows.time is None or self.reader.step is None:
             return 0
         lag = round(seconds / self.reader.step)
-        source, *others = per_table(self.split, self.rows.time)
+        tables = per_table(self.split, self.rows.time)
+        source = max(tables, key=len) if self.split.series else tables[0]
         if lag != seconds / self.reader.step or len(source) <= lag:
             return 0
-        apart = np.concatenate([(time[lag:] - time[:-lag]) / np.timedelta64(1, "s") for time in (source, *others)])
+        apart = np.concatenate([(time[lag:] - time[:-lag]) / np.timedelta64(1, "s") for time in tables])
         return lag if (np.abs(apart - seconds) < self.reader.step / 2).all() else 0
 
 

@@ -56,7 +56,7 @@ def aligned(x: NDArray[np.float32], y: NDArray[np.float64], names: Sequence[str]
     labels = tuple(f"target {i}" for i in range(y.shape[1])) if y.shape[1] > 1 else ("target",)
     info = ModelInfo(task="forecasting", inputs=reader.names, labels=labels, reader=reader.to_dict())
     train = _train_rows(len(x))
-    split = RowSplit((0,), {"train": (0, train), "valid": (train, len(x))}, {}, "")
+    split = RowSplit((0,), {"train": ((0, train),), "valid": ((train, len(x)),)}, {}, "")
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
     start = _ridge(x, y, train) if linear else None
     return Aligned(reader, rows, 0, info, (), split, start, target=y)  # type: ignore[arg-type]
