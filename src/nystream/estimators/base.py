@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from nystream import extras, files
 from nystream.data.open_source import open_for, open_for_training
+from nystream.data.option_groups import Names
 from nystream.data.problem import Problem, Scores
 from nystream.data.run import Result, resolved, train
 from nystream.data.run_folder import CONFIG, MODEL, info_of
@@ -49,7 +50,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     scores_: dict[str, dict[str, Scores]]
     notes_: tuple[str, ...]
 
-    def settings(self, source: str = ARRAYS) -> Settings:
+    def settings(self, source: Names = ARRAYS) -> Settings:
         """The parameters as the settings of a run; raises if one of them cannot be used."""
         return Settings(**{"source": source, **self.get_params(deep=False)})
 
@@ -79,18 +80,21 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if folder is not None:
             self._write_about(folder)
 
-    def _fit_source(self, source: str | Path, out: str | Path | None, log: Callable[[str], None]) -> Problem:
-        settings = self.settings(str(Path(source).expanduser().resolve()))
+    def _fit_source(
+        self, source: str | Path | Sequence[str | Path], out: str | Path | None, log: Callable[[str], None]
+    ) -> Problem:
+        paths = tuple(str(path.resolve()) for path in paths_of(source))
+        settings = self.settings(paths[0] if len(paths) == 1 else paths)
         teacher = models.load(settings.teacher) if settings.teacher else None
         problem = open_for_training(settings, False)
         self._check_task(problem.info.task, str(source))
         self.fit_problem(settings, problem, None if out is None else Path(out), log, teacher=teacher)
         return problem
 
-    def _open(self, source: str | Path) -> Problem:
+    def _open(self, source: str | Path | Sequence[str | Path]) -> Problem:
         """A source, read as the training data were."""
         check_is_fitted(self, "model_")
-        return open_for(self.model_.info, Path(source).expanduser(), show=False)
+        return open_for(self.model_.info, paths_of(source), show=False)
 
     def _check_task(self, task: str | None, source: str) -> None:
         if task not in self.tasks:
@@ -160,6 +164,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = about["n_features_in"]
         if about.get("feature_names_in") is not None:
             self.feature_names_in_ = np.array(about["feature_names_in"], dtype=object)
+
+
+def paths_of(source: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The paths of a source."""
+    return [Path(path).expanduser() for path in ([source] if isinstance(source, str | Path) else source)]
 
 
 def _hashable(value: Any) -> Any:
