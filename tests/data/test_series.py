@@ -15,7 +15,7 @@ from nystream.data.known import with_ahead
 from nystream.data.ordered_rows import series_in_order
 from nystream.data.reader import reader_from_dict
 from nystream.data.records import RecordRows
-from nystream.data.series import FILE, as_series, read_series, read_tables, series_in
+from nystream.data.series import FILE, as_series, read_for, read_series, read_tables, series_in
 from nystream.data.series_scores import MIN_ROWS, RELATIVE, series_errors
 from nystream.data.table import Table
 from nystream.data.table_reader import Column, TableReader
@@ -237,6 +237,8 @@ def test_long_table_folder_and_list_of_files_have_the_same_tokens(tmp_path):
     frame[200:].write_csv(tmp_path / "2.csv", datetime_format="%Y-%m-%dT%H:%M:%S")
     parts = forecast(read_tables([tmp_path / "1.csv", tmp_path / "2.csv"], "meter"), ["load"], 3)
     assert parts.rows.x.tobytes() == first.rows.x.tobytes()
+    with pytest.raises(ValueError, match=r"trained on one series, so it reads one table, but .*meters is a folder"):
+        read_for(replace(READER, series=None, static=(), series_rows=0), [folder])
     # A model of one form reads the other: without the column, each file is a series.
     assert read_series([folder], "meter").series == ("m0", "m1", "m2")
     assert read_series([files[0]], "meter").series == ("m0",)

@@ -12,6 +12,7 @@ from nystream import extras, files
 from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem
+from nystream.data.series import FILE
 from nystream.data.table import PARQUET
 from nystream.train import metrics
 
@@ -33,9 +34,9 @@ def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tenso
     """Write the predictions of a part to a table.
 
     For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from 0),
-    target, forecast, truth, error. For classes, it has one row per frame, or for the last frame of each token that
-    stands for several: file, frame (from 0), truth, predicted, and the probability of each class. Classes that apply at
-    once are separated by "|". What is not known is empty.
+    target, forecast, truth, error; of several series, their name comes first. For classes, it has one row per frame, or
+    for the last frame of each token that stands for several: file, frame (from 0), truth, predicted, and the
+    probability of each class. Classes that apply at once are separated by "|". What is not known is empty.
 
     Args:
         path: The file; its suffix selects the format.
@@ -77,6 +78,10 @@ def _forecasts(problem: Forecast, part: PartName, warm: int, output: Tensor) -> 
     targets = problem.reader.targets
     rows = problem.scored(part, warm) + problem.horizon  # the rows that are forecast
     when = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
+    if problem.split.series:
+        tables, first = problem.split.table_of(rows), np.asarray(problem.split.tables)
+        names = np.array(problem.split.series, dtype=object)[tables]
+        when = {problem.reader.series or FILE: names} | (when if "time" in when else {"row": rows - first[tables]})
     return {
         **{name: np.repeat(values, len(targets)) for name, values in when.items()},
         "target": list(targets) * len(rows),

@@ -98,9 +98,9 @@ def series_in(table: Table, column: str) -> SeriesTables:
     numbered = table.frame.with_columns(keys.alias(column)).with_row_index("\0row")
     names, tables, rows = list[str](), list[Table](), list[NDArray[np.int64]]()
     for (name,), part in numbered.partition_by(column, maintain_order=True, as_dict=True).items():
-        numbers = part["\0row"].to_numpy().astype(np.int64)
+        numbers = part.drop_in_place("\0row").to_numpy().astype(np.int64)
         names.append(str(name))
-        tables.append(table.chosen(f"{table.name}, series {name!r}", part.drop("\0row"), numbers))
+        tables.append(table.chosen(f"{table.name}, series {name!r}", part, numbers))
         rows.append(numbers)
     return SeriesTables(column, tuple(names), tuple(tables), table, np.concatenate(rows))
 

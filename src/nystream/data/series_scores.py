@@ -20,7 +20,7 @@ MEAN, GEOMETRIC_MEAN = ", mean over series", ", geometric mean over series"
 LEAST_RATIO = 1e-6  # of a series that is forecast exactly: without a limit, the geometric mean would be 0
 MIN_ROWS = 16  # of a series before a change is learned or scored: the scale of fewer rows is a guess
 # Changes of a series that was as good as constant are too many times its deviation so far to be learned from.
-MAX_CHANGE = 30.0
+MAX_CHANGE = 10.0
 
 Array = NDArray[np.float64]
 

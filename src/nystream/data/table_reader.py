@@ -10,14 +10,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config.checks import boolean, fields_of, positive_int, whole
-from nystream.data.calendar import DAY, WEEK, time_features
+from nystream.data.calendar import DAY, WEEK, sines, time_features
 from nystream.data.columns import Column, Values
 from nystream.data.reader import Policy, Reader, check_policy, reject_gaps
 from nystream.data.running import Running, advance, in_units, no_rows, over_rows
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable
 
 PERIOD_NAMES = {DAY: "day", WEEK: "week"}
-CACHED_ANGLES = 4096  # more than the quarters of an hour of a week
 
 
 @dataclass(frozen=True)
@@ -321,7 +320,7 @@ class TableReader(Reader):
         else:
             row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
         seconds = self._phase_time(time) // 1_000_000
-        row += _waves(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
+        row += sines(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
 
     @cached_property
@@ -388,19 +387,13 @@ class TableReader(Reader):
         for place, column in enumerate(given.pop("columns", ())):
             column = fields_of(Column, column, f"reader.columns[{place}]")
             columns.append(Column(**column | {"categories": tuple(column.get("categories", ()))}))
-        for name in ("targets", "periods", "lags", "known", "static"):
-            if name in given:
-                given[name] = tuple(given[name])
+        given |= {
+            name: tuple(given[name]) for name in ("targets", "periods", "lags", "known", "static") if name in given
+        }
         try:
             return cls(columns=tuple(columns), **given)
         except TypeError as error:
             raise ValueError(f"reader cannot be used: {error}") from error
-
-
-@lru_cache(CACHED_ANGLES)
-def _waves(angles: tuple[float, ...]) -> Values:
-    """Sine and cosine of every angle, by numpy, so that they are bitwise those of `time_features`."""
-    return tuple(np.stack([np.sin(angles), np.cos(angles)], 1).ravel().tolist())
 
 
 def ahead_name(name: str) -> str:
