@@ -17,6 +17,7 @@ from nystream.data.forecast_values import changes, forecasts
 from nystream.data.linear_start import LinearStart, beside
 from nystream.data.problem import PartName, Problem, Scores
 from nystream.data.row_splits import Ranges, RowSplit, numbers_in, per_table
+from nystream.data.series_reader import typical_length
 from nystream.data.series_scores import in_known_units, learnable, mean_errors, scores_by_series, series_errors
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
@@ -63,6 +64,10 @@ class Forecast(Problem):
     @property
     def longest(self) -> int:
         return max(stop - self.split.origin(start) for start, stop in self.ranges("train"))
+
+    @property
+    def usual(self) -> int:
+        return typical_length([stop - self.split.origin(start) for start, stop in self.ranges("train")])
 
     def ranges(self, name: PartName) -> Ranges:
         """The rows of a part: the first row of each range, and the one after its last."""

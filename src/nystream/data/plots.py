@@ -75,6 +75,12 @@ def _forecast(figure: Any, result: Result) -> None:
     time = None if problem.rows.time is None else problem.rows.time[rows]
     targets = problem.reader.targets
     names = targets[:MAX_TARGETS]
+    series = ""
+    if problem.split.series:  # the last one
+        number = int(problem.split.table_of(rows)[-1])
+        last = problem.split.table_of(rows) == number
+        series = f", {problem.split.series[number]}"
+        predicted, truth, rows, time = predicted[last], truth[last], rows[last], None if time is None else time[last]
     ahead = f"forecast, {counted(problem.horizon, 'row')} ahead"
     figure.set_size_inches(8.0, 1.0 + (2.6 if len(names) <= TALL else 1.8) * len(names))
     axes = figure.subplots(len(names), 1, squeeze=False, sharex=True)[:, 0]
@@ -84,7 +90,7 @@ def _forecast(figure: Any, result: Result) -> None:
         axis.plot(along, predicted[-MAX_ROWS:, place], color=BLUE, linewidth=1.2, label=ahead)
         units = problem.info.units
         axis.set_ylabel(units[place if len(units) > 1 else 0] if units else "")
-        axis.set_title(names[place])
+        axis.set_title(f"{names[place]}{series}")
     if len(targets) > len(names):
         figure.suptitle(f"the first {len(names)} of {len(targets)} targets", x=0.01, ha="left", fontsize=8, color=GREY)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)

@@ -344,7 +344,7 @@ def _default_window(problem: Problem) -> int:
     if problem.short:
         return min(WINDOW, problem.longest)
     window = WINDOW
-    while window > MIN_WINDOW and 4 * window > problem.longest:
+    while window > MIN_WINDOW and 4 * window > problem.usual:
         window //= 2
     return window
 

@@ -60,9 +60,8 @@ class TableReader(Reader):
         known: Columns whose value is known in advance, as of a calendar or a weather forecast. A token has their value
             `known_rows` rows later: in a table that of the row there, in a live record the field "NAME ahead".
         known_rows: The number of rows: the horizon of the forecast.
-        series: The column that names the series of a row, if the table has several; None for a single one. Numbers are
-            then in units of the running standard deviation of their own series (`nystream.data.running`), around its
-            running mean, and changes of targets are in such units, too.
+        series: The column that names the series of a row; None for a single one. With it, numbers and changes of
+            targets are scaled by the running statistics of their own series (`nystream.data.running`).
         static: Columns of numbers that are the same in all rows of a series, and are not scaled so.
         series_rows: The limit of the running statistics, in rows.
     """
