@@ -128,7 +128,13 @@ def join_files(tables: Sequence[Table], names: Sequence[str], source: str) -> Se
         raise ValueError(
             f"{other.name}: column {name!r} is {_kind(other, name)}, but {_kind(first, name)} in {first.name}"
         ) from None
-    whole = Table(source, frame, separator=first.separator, show=first.show)
+    ends = np.cumsum([len(table) for table in tables])
+
+    def line_of(row: int) -> str:
+        place = int(np.searchsorted(ends, row, side="right"))
+        return f"{tables[place].line(row - int(ends[place]) + len(tables[place]))} of {tables[place].name}"
+
+    whole = Table(source, frame, separator=first.separator, show=first.show, line_of=line_of)
     return SeriesTables(FILE, tuple(names), tuple(tables), whole, np.arange(len(whole)))
 
 

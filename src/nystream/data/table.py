@@ -44,6 +44,7 @@ class Table:
         show: Whether to show a progress bar; None for only on a terminal.
         turned: Whether the rows are in reverse order of those in the file.
         numbers_in_file: [N], the numbers of the rows in the file, from 0; None if they are all of its rows.
+        line_of: Where a row is, given its number, if the table was not read from a single file.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Table:
     show: bool | None = False
     turned: bool = False
     numbers_in_file: NDArray[np.int64] | None = None
+    line_of: Callable[[int], str] | None = None
     _numbers: dict[tuple[str, str], tuple[NDArray[np.float64], int | None]] = field(init=False, default_factory=dict)
     _times: dict[tuple[str, str, str | None], tuple[NDArray[Any], bool]] = field(init=False, default_factory=dict)
 
@@ -67,6 +69,8 @@ class Table:
         """Return where a row is in the file."""
         row = len(self) - 1 - row if self.turned else row
         row = row if self.numbers_in_file is None else int(self.numbers_in_file[row])
+        if self.line_of is not None:
+            return self.line_of(row)
         return f"line {row + self.first_line}" if self.first_line > 1 else f"row {row + 1}"
 
     def footer(self, row: int, unusable: Callable[[int], bool]) -> str:
