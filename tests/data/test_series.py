@@ -262,8 +262,10 @@ def test_errors_name_the_series_and_the_file(tmp_path):
     (tmp_path / "b.csv").write_text("time,other\n2024-01-01,1\n")
     with pytest.raises(ValueError, match=r"b.csv has no column 'load', but a.csv does"):
         read_tables([tmp_path])
-    (tmp_path / "b.csv").write_text("time,load\n2024-01-01,1\n2024-01-02,oops\n")
-    with pytest.raises(ValueError, match=r"line 3 of b.csv has 'oops'"):
+    (tmp_path / "b.csv").write_text(
+        "time,load\n2024-01-01,1\n2024-01-02,2\n2024-01-03,3\n2024-01-04,oops\n2024-01-05,5"
+    )
+    with pytest.raises(ValueError, match=r"line 5 of b.csv has 'oops'"):
         forecast(read_tables([tmp_path]), ["load"])
     (tmp_path / "b.csv").rename(tmp_path / "a.tsv")
     with pytest.raises(ValueError, match="the same name but for the suffix"):
