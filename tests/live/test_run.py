@@ -24,7 +24,7 @@ class Kept:
     def __init__(self, fail_at=None):
         self.answers, self.fail_at = [], fail_at
 
-    def write(self, answer, record, file=""):
+    def write(self, answer, record, file="", series=""):
         if len(self.answers) == self.fail_at:
             raise BrokenPipeError
         self.answers.append((record, answer))

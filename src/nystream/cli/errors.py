@@ -44,7 +44,7 @@ def explain(options: Sequence[Option], words: Iterable[str]) -> str:
         if plain or not _is_flag(word):
             if not places:
                 return f"unexpected argument {word!r}"
-            option, value = places.popleft(), word
+            option, value = places[0] if places[0].several else places.popleft(), word
         else:
             flag, equals, value = word.partition("=")
             flag = flag.replace("_", "-")

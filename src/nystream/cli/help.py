@@ -55,7 +55,7 @@ def of_command(name: str) -> str:
     command, width = COMMANDS[name].load(), _width()
     options = options_of(command)
     places = [option for option in options if not option.flags]
-    words = [option.metavar if option.required else f"[{option.metavar}]" for option in places]
+    words = [option.metavar if option.required else f"[{option.metavar}{' ...' * option.several}]" for option in places]
     words += [f"{option.label} {option.metavar}" for option in options if option.flags and option.required]
     parts = [f"usage: nystream {name} {' '.join([*words, '[options]'])}", *_paragraphs(command, width)]
     if places:

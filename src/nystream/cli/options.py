@@ -29,6 +29,7 @@ class Option:
     required: bool
     default: str  # as the help prints it; may be empty
     help: str
+    several: bool = False  # a positional argument that takes one value or more
 
     @property
     def takes_value(self) -> bool:
@@ -129,7 +130,8 @@ def _read(command: type) -> Iterator[Option]:
 
 def _option(field: dataclasses.Field[Any], kind: Any, extras: list[Any]) -> Option:
     choices = tuple(typing.get_args(kind)) if typing.get_origin(kind) is Literal else ()
-    kind = str if choices else kind
+    several = typing.get_origin(kind) is tuple
+    kind = str if choices else typing.get_args(kind)[0] if several else kind
     flag = "--" + ("no-" if field.default is True else "") + field.name.replace("_", "-")
     aliases = [alias for extra in extras for alias in getattr(extra, "aliases", None) or ()]
     positional = Positional in extras
@@ -145,6 +147,7 @@ def _option(field: dataclasses.Field[Any], kind: Any, extras: list[Any]) -> Opti
         required=required,
         default=default,
         help=field.metadata.get("help", ""),
+        several=several,
     )
 
 

@@ -105,14 +105,14 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
         for score in names:
             table.add_column(score, justify="right")
         for name, values in scores.items():
-            cells = (_number(values.get(score)) for score in names)
+            cells = (shown_number(values.get(score)) for score in names)
             table.add_row(name, *cells, style="bold" if name == "model" else "")
         return table
     for name in scores:
         table.add_column(name, justify="right", style="bold" if name == "model" else "", no_wrap=True)
     for score in names:
         wrapped = "\n".join(textwrap.wrap(score, MAX_SCORE_NAME, break_on_hyphens=False))
-        table.add_row(wrapped, *(_number(values.get(score)) for values in scores.values()))
+        table.add_row(wrapped, *(shown_number(values.get(score)) for values in scores.values()))
     return table
 
 
@@ -149,7 +149,8 @@ def _kind(score: str) -> str:
     return score.partition(" of ")[0]
 
 
-def _number(value: float | None) -> str:
+def shown_number(value: float | None) -> str:
+    """A score with about four digits."""
     if value is None or value != value:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"

@@ -22,6 +22,7 @@ from nystream.files import require_writable
 from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.run import Count, Keeper, OnError, follow
+from nystream.live.series_session import SeriesSession
 from nystream.live.session import Session, live_reader
 from nystream.live.sources import Feed, Format, Source, open_source
 
@@ -44,7 +45,7 @@ class Stream:
     )
     source: Positional[str] = option(
         help="- for lines on standard input; a file (.jsonl, .csv, .parquet, .npy, .npz, or sound such as .wav); a "
-        "folder of feature or audio files, each a separate stream; mic for the microphone; or sample: hours of "
+        "folder of tables, feature or audio files, each a separate stream; mic for the microphone; or sample: hours of "
         "electricity demand that come with the package.",
         metavar="SOURCE",
     )
@@ -87,7 +88,7 @@ class Stream:
         None,
         "Tokens between two saves. If the process is killed, answers since the last save are repeated on resuming.",
         "N",
-        f"{SAVE_INTERVAL}",
+        f"{SAVE_INTERVAL}; of several series, once a second or less often",
     )
     limit: int | None = option(None, "Stop after this many records.")
     follow: bool = option(False, "At the end of the file, wait for more lines.")
@@ -101,17 +102,22 @@ class Stream:
         records = live_reader(model, self.missing, self.gaps_of(model.info))
         reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
         source = open_source(self.source, self.format, self.follow, rate_of(model.info), self.skip_lines, reader)
-        session = Session(model, records, self.backend)
+        series = reader.series if isinstance(reader, TableReader) else None
+        if series is None:
+            session = Session(model, records, self.backend)
+        else:
+            session = SeriesSession(model, series, records, self.backend)
         feed = self.feed(session, source)
         keeper = None
         if self.save_state is not None:
-            keeper = Keeper(self.save_state, session, self.every or SAVE_INTERVAL, feed.position)
+            usual = SAVE_INTERVAL if series is None else sys.maxsize  # the more series, the larger the file
+            keeper = Keeper(self.save_state, session, self.every or usual, feed.position)
         if self.source == "-" and sys.stdin is not None and sys.stdin.isatty():
             say("reading lines from the terminal: JSON, or CSV with a header; Ctrl-D ends")
         options: dict[str, Any] = {"on_error": self.on_error, "limit": self.limit, "keeper": keeper, "report": say}
         count = Count()
         try:
-            follow(session, feed, self.printer(), count=count, **options)
+            follow(session, feed, self.printer(series or "series"), count=count, **options)
         except KeyboardInterrupt as stop:
             self.tell(count, source)
             raise type(stop)(self.left_at(keeper)) from stop
@@ -184,9 +190,9 @@ class Stream:
         say(f"resuming {place}, with token {session.tokens + 1}")
         return feed
 
-    def printer(self) -> Printer:
+    def printer(self, series: str) -> Printer:
         if self.json or not (self.human or sys.stdout.isatty()):
-            return JsonLines(sys.stdout, self.latency)
+            return JsonLines(sys.stdout, self.latency, series)
         return HumanLines(sys.stdout, self.latency)
 
 

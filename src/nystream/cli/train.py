@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from nystream.cli.class_screen import print_classes
 from nystream.cli.errors import as_options
 from nystream.cli.options import overriding, plain_option
 from nystream.cli.screen import console, print_scores
+from nystream.cli.series_screen import print_series, series_of
 from nystream.config.checks import positive_int
 from nystream.config.option import option, option_of
 from nystream.data.defaults import with_defaults
 from nystream.data.open_source import open_for_training
 from nystream.data.run import PLOTS, SCORES, Result, epochs_done
 from nystream.data.run_folder import free_folder
-from nystream.data.settings import CONFIG, Settings, read_config
+from nystream.data.settings import CONFIG, Settings, paths_in, read_config
 from nystream.data.table import counted
 from nystream.live import models
 from nystream.models import StreamModel
@@ -41,13 +43,14 @@ class Train:
     Examples:
         nystream train demand.csv --target total --horizon 24   # 24 rows ahead
         nystream train demand.csv --target total --horizon 1..48 --quantiles 0.1,0.5,0.9
+        nystream train meters.csv --series meter --target kwh   # one model of many
         nystream train features/                    # classes of frames or files
         nystream train sounds/ --window 100         # classes of audio files
         nystream train demand.csv --target total --teacher runs/full
         nystream train --config runs/demand/config.toml --out again
     """
 
-    source: Positional[Path | None] = option_of(Settings, "source")
+    source: Positional[tuple[Path, ...]] = option_of(Settings, "source", ())
     valid: Path | None = option_of(Settings, "valid")
     test: Path | None = option_of(Settings, "test")
     teacher: Path | None = option_of(Settings, "teacher")
@@ -66,11 +69,12 @@ class Train:
         settings = self.settings()
         self.check(settings)
         teacher = _teacher(settings.teacher) if settings.teacher else None
-        problem = open_for_training(settings, show, [name for name, value in vars(self).items() if value is not None])
+        given = [name for name, value in vars(self).items() if value not in (None, ())]
+        problem = open_for_training(settings, show, given)
         for note in problem.notes:
             _say(note)
         with_defaults(settings, problem)  # raises if they do not fit the source
-        usual = RUNS / Path(settings.source).stem
+        usual = RUNS / _name(paths_in(settings.source))
         out = free_folder(settings, problem, usual, teacher) if self.out is None else self.out
         if self.out is None and out != usual:
             _say(f"{usual} has a run with other settings or other data: this one goes to {out}")
@@ -83,6 +87,7 @@ class Train:
         screen = console(self.plain)
         screen.print()
         print_scores(screen, result.scores["test"], result.problem.info, "Test part, streaming")
+        print_series(screen, series_of(result.problem, "test", result.warm, result.output), f"{out / SCORES} has all")
         if (classes := result.problem.class_scores("test", result.output)) is not None:
             print_classes(screen, classes, f"{out / SCORES} has all")
         screen.print()
@@ -112,17 +117,29 @@ class Train:
     def settings(self) -> Settings:
         """The options given, then those of the config file, then the defaults."""
         names = {field.name for field in dataclasses.fields(Settings)}
-        given = {name: value for name, value in vars(self).items() if name in names and value is not None}
+        given = {name: value for name, value in vars(self).items() if name in names and value not in (None, ())}
         chosen = (read_config(self.config) if self.config is not None else {}) | given
         if str(chosen.get("teacher")) == "none":
             chosen["teacher"] = ""
         for name in PATHS:  # absolute, so that the run's own config file works from every folder
-            if isinstance(chosen.get(name), str | Path) and str(chosen[name]):
-                chosen[name] = str(Path(chosen[name]).expanduser().resolve())
+            value = chosen.get(name)
+            if isinstance(value, str | Path) and str(value):
+                chosen[name] = _absolute(value)
+            elif name == "source" and isinstance(value, list | tuple):
+                chosen[name] = _absolute(value[0]) if len(value) == 1 else tuple(map(_absolute, value))
         try:
             return Settings(**chosen)
         except TypeError as error:
             raise ValueError(str(error)) from error
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).expanduser().resolve())
+
+
+def _name(paths: Sequence[Path]) -> str:
+    """The name of a run: that of its source, or of the folder of its tables."""
+    return paths[0].stem if len(paths) == 1 else paths[0].parent.name
 
 
 def _teacher(run: str) -> StreamModel:
@@ -149,6 +166,7 @@ def _draw(result: Result) -> bool:
 def _next(result: Result, settings: Settings) -> str:
     """The command that streams the model over its source."""
     clips = getattr(result.problem, "clips", None)
-    source = settings.source if clips is None else str(Path(settings.source) / clips.clips[0].name)
+    path = paths_in(settings.source)[0]
+    source = str(path if clips is None else path / clips.clips[0].name)
     skipped = ["--skip-lines", str(settings.skip_lines)] if settings.skip_lines else []
     return shlex.join(["nystream", "stream", str(result.folder), source, *skipped])

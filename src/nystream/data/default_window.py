@@ -47,6 +47,6 @@ def _fitting(window: int, problem: Problem) -> int:
     """The window, or a shorter one: if the first window of a stream is not scored, it needs several."""
     if problem.short:
         return min(window, problem.longest)
-    while window > MIN_WINDOW and 4 * window > problem.longest:
+    while window > MIN_WINDOW and 4 * window > problem.usual:
         window = max(MIN_WINDOW, window // 2)
     return window

@@ -10,17 +10,29 @@ import numpy as np
 from nystream.data.forecast_options import Horizon, horizons_in, quantiles_in
 from nystream.data.forecast_problem import Forecast, forecast_info
 from nystream.data.forecast_start import with_start
-from nystream.data.ordered_rows import read_other, rows_in_order
+from nystream.data.ordered_rows import rows_in_order, series_in_order
 from nystream.data.problem import HeldOut, PartName
 from nystream.data.reader import Policy
-from nystream.data.row_splits import DATA, Times, by_shares, by_times, given_shares, given_times, with_tables
+from nystream.data.row_splits import (
+    DATA,
+    Other,
+    Shares,
+    Times,
+    by_shares,
+    by_times,
+    given_shares,
+    given_times,
+    with_tables,
+)
+from nystream.data.series import SeriesTables
 from nystream.data.table import Table, counted
 from nystream.data.table_reader import TableReader
+from nystream.data.table_rows import TableRows
 from nystream.data.table_schema import find_reader
 
 
 def forecast(
-    table: Table,
+    table: Table | SeriesTables,
     targets: Sequence[str] = (),
     horizon: Horizon = 1,
     *,
@@ -38,7 +50,7 @@ def forecast(
     gaps: Policy | None = None,
     linear: bool = False,
     split: Sequence[str] = (),
-    held_out: Mapping[HeldOut, Table] | None = None,
+    held_out: Mapping[HeldOut, Table | SeriesTables] | None = None,
     reader: TableReader | None = None,
 ) -> Forecast:
     """Set up a forecast of the targets `horizon` rows ahead, or several numbers of rows ahead at once.
@@ -46,7 +58,8 @@ def forecast(
     The `notes` of the result say what was found in the table, and what was dropped or filled.
 
     Args:
-        table: Rows in order of time, oldest or newest first, as returned by `read_table`.
+        table: Rows in order of time, oldest or newest first, as returned by `read_table`; or several series, as
+            returned by `series_in` and `read_files`, which one model then forecasts.
         targets: Columns to forecast.
         horizon: Number of rows ahead; or several, as a `range`, a tuple, or text such as "1..48" or "1,24,48".
         quantiles: Levels of the quantiles to forecast, between 0 and 1; by default none, but one number.
@@ -79,34 +92,45 @@ def forecast(
     horizon, several = horizons[-1], len(horizons) > 1
     notes: tuple[str, ...] = ()
     parts: Iterable[PartName] = ("all",)
-    how = given_shares(split, held_out or {}) or given_times(split, table, time, time_format, timezone)
+    series = table if isinstance(table, SeriesTables) else None
+    whole = table.whole if isinstance(table, SeriesTables) else table
+    timed = whole if series is None else series.longest
+    how = given_shares(split, held_out or {}) or given_times(split, timed, time, time_format, timezone)
     if reader is None:
-        train = how.before if isinstance(how, Times) else how[0]
+        counts = [] if series is None else [_train_rows(how, each) for each in series.tables]
         reader, notes = find_reader(
-            table,
+            whole,
             targets,
             time,
             columns,
             categorical,
-            train,
+            how.before if isinstance(how, Times) else how[0],
             time_format,
             decimal,
             horizons if linear else (),
             timezone,
             _known_rows(known, horizons),
+            series,
+            counts,
         )
         reader = dataclasses.replace(reader, missing=missing or reader.missing, gaps=gaps or reader.gaps)
         parts = DATA
-    rows, turned = rows_in_order(reader, table, missing, gaps)
+    starts: tuple[int, ...] = (0,)
+    names: tuple[str, ...] = ()
+    if series is None:
+        rows, turned = rows_in_order(reader, whole, missing, gaps)
+    else:
+        rows, starts, names, turned = _series_rows(reader, series, horizon, missing, gaps)
+        notes = (series.note, *notes)
     notes = (*notes, *turned)
     if len(rows.x) <= horizon:
-        raise ValueError(f"{table.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
+        raise ValueError(f"{whole.name} has {len(rows.x)} rows, too few for targets {horizon} rows ahead")
     if isinstance(how, Times):
-        where = by_times(rows, horizon, how, table.name)
+        where = by_times(rows, horizon, how, whole.name, starts, names)
     else:
-        where = by_shares(rows, horizon, how)
+        where = by_shares(rows, horizon, how, starts, names)
     if held_out:
-        others = {part: (other.name, read_other(reader, part, other)) for part, other in held_out.items()}
+        others = {part: _other(reader, part, other, horizon) for part, other in held_out.items()}
         where, rows = with_tables(where, rows, horizon, others)
     notes = (*notes, *rows.notes, *([where.note] if parts is DATA else []))
     info = forecast_info(reader, units, horizon)
@@ -114,9 +138,40 @@ def forecast(
         info, horizons=horizons if several else (), quantiles=quantiles_in(quantiles), minimum=minimum
     )
     problem = Forecast(reader, rows, horizon, info, notes, where)
-    _check_targets(problem, table.name, parts)
-    _check_minimum(problem, table.name)
+    _check_targets(problem, whole.name, parts)
+    _check_minimum(problem, whole.name)
     return with_start(problem, narrow=not columns) if linear else problem
+
+
+def _train_rows(how: Shares | Times, table: Table) -> int:
+    """The number of rows of a series that are training data."""
+    return how.rows_before(table) if isinstance(how, Times) else max(1, int(how[0] * len(table)))
+
+
+def _series_rows(
+    reader: TableReader, series: SeriesTables, horizon: int, missing: Policy | None = None, gaps: Policy | None = None
+) -> tuple[TableRows, tuple[int, ...], tuple[str, ...], tuple[str, ...]]:
+    """The rows of several series, the first one of each, their names, and notes; some are too short to be used."""
+    long = [place for place, table in enumerate(series.tables) if len(table) > horizon]
+    if not long:
+        raise ValueError(f"{series.name}: no series has more than {counted(horizon, 'row')}, the horizon")
+    dropped = len(series.tables) - len(long)
+    series = series.chosen(long) if dropped else series
+    rows, starts, turned = series_in_order(reader, series, missing, gaps)
+    notes = [f"{dropped:,} series dropped: no more than {counted(horizon, 'row')}"] if dropped else []
+    notes += [f"{sum(turned):,} series newest first: sorted by time"] if any(turned) else []
+    return rows, starts, series.series, tuple(notes)
+
+
+def _other(reader: TableReader, part: HeldOut, table: Table | SeriesTables, horizon: int) -> Other:
+    """The rows of validation or test data, which must have the columns of the source."""
+    try:
+        if isinstance(table, SeriesTables):
+            rows, starts, names, _ = _series_rows(reader, table, horizon)
+            return Other(table.name, rows, starts, names)
+        return Other(table.name, rows_in_order(reader, table)[0])
+    except ValueError as error:
+        raise ValueError(f"{part}={table.name} cannot be used: {error}") from error
 
 
 def _known_rows(known: Sequence[str], horizons: Sequence[int]) -> dict[str, int]:
@@ -135,14 +190,14 @@ def _known_rows(known: Sequence[str], horizons: Sequence[int]) -> dict[str, int]
 def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> None:
     """Raise if a target is empty in a whole part: there would be nothing to learn or to score."""
     for part in parts:
-        start, stop = problem.edges(part)
-        if start == stop:
+        rows = problem.row_numbers(part)
+        if not len(rows):
             raise ValueError(
                 f"{name} has {counted(len(problem.rows.x), 'row')}, too few to train, validate and test a forecast "
                 f"{counted(problem.horizon, 'row')} ahead"
             )
-        unknown = np.isnan(problem.y[start:stop]).all(0)
-        if stop > start and unknown.any():
+        unknown = np.isnan(problem.y[rows]).all(0)
+        if unknown.any():
             each = problem.output_dim // len(problem.reader.targets)  # horizons and quantiles
             target = problem.reader.targets[int(unknown.argmax()) // each]
             raise ValueError(
@@ -153,10 +208,10 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
 
 def _check_minimum(problem: Forecast, name: str) -> None:
     """Raise if all that is learned from is below the minimum: it must be in the units of the targets."""
-    least, train = problem.info.minimum, problem.edges("train" if "train" in problem.split.parts else "all")
+    least, train = problem.info.minimum, problem.row_numbers("train" if "train" in problem.split.parts else "all")
     if least is None:
         return
-    for target, values in zip(problem.reader.targets, problem.rows.base[slice(*train)].T, strict=True):
+    for target, values in zip(problem.reader.targets, problem.rows.base[train].T, strict=True):
         if values.max() < least:
             raise ValueError(
                 f"minimum={least:g} is above all values of {target!r} in the {DATA['train']} of {name}, which are from "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +16,9 @@ from nystream.data.forecast_scores import errors
 from nystream.data.forecast_values import Layout, changes, forecasts, layout_of, middle
 from nystream.data.linear_start import LinearStart, beside
 from nystream.data.problem import PartName, Problem, Scores
-from nystream.data.row_splits import RowSplit, per_table
+from nystream.data.row_splits import Ranges, RowSplit, numbers_in, per_table
+from nystream.data.series_reader import typical_length
+from nystream.data.series_scores import in_known_units, learnable, mean_errors, scores_by_series, series_errors
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
 from nystream.data.table_rows import TableRows
@@ -24,6 +26,8 @@ from nystream.data.trees import Trees, fit_trees
 from nystream.train import Forecasting, StreamData
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
+MAX_TREE_ROWS = 500_000  # from which their sample is taken
+ENOUGH = 0.5  # share of the series that must fill a window, or of their rows that must have a value of a cycle ago
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
 
 
@@ -72,9 +76,9 @@ class Forecast(Problem):
             later = slice(ahead, ahead + count)
             change[..., place] = np.where(known[later], base[later] - base[:count], np.nan)
             for first in self.split.tables[1:]:  # nothing is known after the end of a table
-                change[first - ahead : first, :, place] = np.nan
+                change[max(first - ahead, 0) : first, :, place] = np.nan
         if self.rows.scale is not None:
-            change /= self.rows.scale[:count, :, None]
+            change = in_known_units(change, self.rows.scale[:count, :, None], self.split.tables)
         return change.reshape(count, -1).astype(np.float32)
 
     @cached_property
@@ -84,51 +88,68 @@ class Forecast(Problem):
 
     @property
     def longest(self) -> int:
-        return self.edges("train")[1]
+        return max(stop - self.split.origin(start) for start, stop in self.ranges("train"))
+
+    @property
+    def usual(self) -> int:
+        return typical_length([stop - self.split.origin(start) for start, stop in self.ranges("train")])
+
+    def ranges(self, name: PartName) -> Ranges:
+        """The rows of a part: the first row of each range, and the one after its last."""
+        if name != "all":
+            return self.split.parts[name]
+        tables = zip(self.split.tables, (*self.split.tables[1:], len(self.rows.x)), strict=True)
+        return tuple((first, stop - self.horizon) for first, stop in tables if stop - self.horizon > first)
 
     def edges(self, name: PartName) -> tuple[int, int]:
         """Return the first row of a part, and the one after its last."""
-        return (0, len(self.y)) if name == "all" else self.split.parts[name]
+        ranges = self.ranges(name)
+        return (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+
+    def row_numbers(self, name: PartName) -> NDArray[np.int64]:
+        """The numbers of all rows of a part."""
+        return numbers_in(self.ranges(name))
 
     def part(self, name: PartName, warm: int) -> StreamData:
-        if name == "all":
-            tables = [slice(first, first + len(x) - self.horizon) for first, x in self._tables(self.rows.x)]
-            return StreamData([self.rows.x[rows] for rows in tables], [self.y[rows] for rows in tables])
-        rows = self.read_rows(name, warm)
-        return StreamData([self.rows.x[rows]], [self.y[rows]])
+        rows = [slice(*range_) for range_ in self.ranges("all")] if name == "all" else self.slices(name, warm)
+        y = [self.y[part] for part in rows]
+        if name in ("train", "valid") and self.rows.scale is not None:
+            y = [learnable(part) for part in y]
+        return StreamData([self.rows.x[part] for part in rows], y)
 
-    def _tables(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The first row of each table, and its rows."""
-        return zip(self.split.tables, per_table(self.split, values), strict=True)
-
-    def read_rows(self, name: PartName, warm: int) -> slice:
+    def slices(self, name: PartName, warm: int) -> list[slice]:
         """The rows of a part, and those of the same table before it that fill its window.
 
-        So all of its rows are scored, unless it is a table of its own.
+        So all of its rows are scored, unless it is a table of its own. A series that does not fill it is left out.
         """
-        start, stop = self.edges(name)
-        origin = self.split.origin(start)
         if not self.fills(name, warm):
+            rows = max(stop - self.split.origin(start) for start, stop in self.ranges(name))
             raise ValueError(
-                f"{name} has {counted(stop - origin, 'row')} to forecast from, the {self.split.names[name]}, but the "
+                f"{name} has {counted(rows, 'row')} to forecast from, the {self.split.names[name]}, but the "
                 f"first {warm} only fill the window: give a longer table, or a shorter window"
             )
-        return slice(max(origin, start - warm), stop)
+        origins = [(self.split.origin(start), start, stop) for start, stop in self.ranges(name)]
+        return [
+            slice(max(origin, start - warm), stop)
+            for origin, start, stop in origins
+            if stop - origin > warm or not self.split.series
+        ]
 
     def fills(self, name: PartName, warm: int) -> bool:
-        start, stop = self.edges(name)
-        origin = self.split.origin(start)
-        return not origin or stop - origin > warm  # the source is checked with the window
+        ranges = [(self.split.origin(start), stop) for start, stop in self.ranges(name)]
+        filled = [stop - origin > warm for origin, stop in ranges]
+        if self.split.series:
+            return sum(filled) >= ENOUGH * len(filled)
+        return not ranges[0][0] or filled[0]  # the source is checked with the window
 
     def missed(self, data: StreamData, name: PartName, warm: int) -> StreamData:
         """The data of a part as returned by `part`, or with a teacher's outputs, for what the linear path misses."""
         assert self.start is not None
-        return beside(self.start, data, self.read_rows(name, warm))
+        return beside(self.start, data, numbers_in([(part.start, part.stop) for part in self.slices(name, warm)]))
 
     def scored(self, name: PartName, warm: int) -> NDArray[np.int64]:
         """Return the numbers of the scored rows of a part."""
-        start, stop = self.edges(name)
-        return np.arange(max(start, self.split.origin(start) + warm), stop)
+        return numbers_in([(max(start, self.split.origin(start) + warm), stop) for start, stop in self.ranges(name)])
 
     def truth(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the values [N, targets, horizons] that are forecast from these rows; NaN if they are unknown."""
@@ -140,13 +161,15 @@ class Forecast(Problem):
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
         rows, layout = self.scored(name, warm), self.layout
-        known = y.numpy()[:, :: layout.shape[2]]
+        # Of series, every change counts, not only those that are learned from.
+        known = None if self.split.series else y.numpy()[:, :: layout.shape[2]]
         return self._errors(rows, changes(output.numpy(), layout, self.scale(rows)), layout, known)
 
-    def _errors(
+    def _changes(
         self, rows: NDArray[np.int64], change: NDArray[np.float64], layout: Layout, y: NDArray[Any] | None = None
-    ) -> Scores:
-        """The errors of changes [N, targets, horizons, quantiles]; y [N, targets · horizons] has the true ones."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Forecast changes [N, targets, horizons, quantiles] and true ones [N, targets, horizons], which are y in the
+        user's units."""
         ahead = layout._replace(quantiles=())
         true = changes(self.ahead[rows] if y is None else y, ahead, self.scale(rows))[..., 0]
         if layout.minimum is not None or layout.quantiles:
@@ -154,25 +177,48 @@ class Forecast(Problem):
             base = self.rows.base[rows][..., None]
             change = forecasts(change.reshape(len(rows), -1), layout, base[..., 0]) - base[..., None]
             true = self.truth(rows) - base
-        return errors(change, true, self.info.labels, layout.horizons, layout.quantiles)
+        return change, true
+
+    def _errors(
+        self, rows: NDArray[np.int64], change: NDArray[np.float64], layout: Layout, y: NDArray[Any] | None = None
+    ) -> Scores:
+        """The errors of changes [N, targets, horizons, quantiles]; y [N, targets · horizons] has the true ones."""
+        change, true = self._changes(rows, change, layout, y)
+        if not self.split.series:
+            return errors(change, true, self.info.labels, layout.horizons, layout.quantiles)
+        found = series_errors(change, true, self.split.table_of(rows), layout.quantiles)
+        return mean_errors(found, self.info.labels, layout.horizons)
+
+    def series_scores(self, name: PartName, warm: int, output: Tensor) -> dict[str, Scores]:
+        """The errors of every series that has scored rows, by name; empty if there is a single series."""
+        if not self.split.series:
+            return {}
+        rows, layout = self.scored(name, warm), self.layout
+        change, true = self._changes(rows, changes(output.numpy(), layout, self.scale(rows)), layout)
+        found = series_errors(change, true, self.split.table_of(rows), layout.quantiles)
+        return scores_by_series(found, self.split.series)
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
         rows = self.scored(name, warm)
         layout = self.layout._replace(quantiles=())  # each gives one number
-        before = int(rows[0]) - self.split.origin(int(rows[0]))
         change = np.zeros((len(rows), *layout.shape))
         baselines = {"persistence": self._errors(rows, change, layout)}
+        origins = np.asarray(self.split.tables)[self.split.table_of(rows)]
         for cycle, seconds in CYCLES.items():
             lag = self.rows_in(seconds)
-            # The value of a cycle ago must be known at every scored row.
-            there = [ahead < lag <= before + ahead for ahead in self.horizons]
-            if any(there):
+            # The value of a cycle ago must be known at every scored row; short series may lack it.
+            ago = rows[:, None] + np.array(self.horizons) - lag  # [N, horizons]
+            known = ago >= origins[:, None]
+            enough = known.mean(0) >= (ENOUGH if self.split.series else 1.0)
+            there = enough & (np.array(self.horizons) < lag)
+            if there.any():
                 change = np.full((len(rows), *layout.shape), np.nan)
                 for place in np.flatnonzero(there):
-                    ago = rows + self.horizons[place] - lag
-                    change[:, :, place, 0] = self.rows.base[ago] - self.rows.base[rows]
+                    before = np.where(known[:, place], ago[:, place], rows)
+                    change[:, :, place, 0] = self.rows.base[before] - self.rows.base[rows]
                 found = self._errors(rows, change, layout)
-                baselines[cycle] = {score: value for score, value in found.items() if all(there) or not np.isnan(value)}
+                whole = bool(there.all())
+                baselines[cycle] = {score: value for score, value in found.items() if whole or not np.isnan(value)}
         # Trees are fitted to the training rows, so they are no baseline for all rows.
         if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
             change = changes(trees.predict(self.rows.x[rows]), layout, self.scale(rows))
@@ -182,18 +228,21 @@ class Forecast(Problem):
     @cached_property
     def trees(self) -> tuple[Trees | None, str]:
         """Boosted trees on the same tokens, or None, and a note on them."""
-        train, valid = (slice(*self.edges(name)) for name in ("train", "valid"))
-        return fit_trees(self.rows.x[train], self.ahead[train], self.rows.x[valid], self.ahead[valid])
+        train, valid = (self.row_numbers(name) for name in ("train", "valid"))
+        train, valid = (rows[:: -(-len(rows) // MAX_TREE_ROWS) or 1] for rows in (train, valid))
+        y = self.ahead if self.rows.scale is None else learnable(self.ahead)
+        return fit_trees(self.rows.x[train], y[train], self.rows.x[valid], y[valid])
 
     def rows_in(self, seconds: float) -> int:
         """The number of rows in a period; 0 if it is not a whole number, or not the same everywhere."""
         if self.rows.time is None or self.reader.step is None:
             return 0
         lag = round(seconds / self.reader.step)
-        source, *others = per_table(self.split, self.rows.time)
+        tables = per_table(self.split, self.rows.time)
+        source = max(tables, key=len) if self.split.series else tables[0]
         if lag != seconds / self.reader.step or len(source) <= lag:
             return 0
-        apart = np.concatenate([(time[lag:] - time[:-lag]) / np.timedelta64(1, "s") for time in (source, *others)])
+        apart = np.concatenate([(time[lag:] - time[:-lag]) / np.timedelta64(1, "s") for time in tables])
         return lag if (np.abs(apart - seconds) < self.reader.step / 2).all() else 0
 
 

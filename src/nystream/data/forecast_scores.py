@@ -39,10 +39,10 @@ def errors(
     ours, naive = two_errors(middle(output, quantiles), y), two_errors(np.zeros_like(y), y)
     kinds = dict(zip(ERRORS, ours, strict=True))  # [targets, horizons] each
     if quantiles:
-        kinds = {PINBALL: pinball_loss(output, y, quantiles), **kinds, **_shares(output, y, quantiles)}
+        kinds = {PINBALL: pinball_loss(output, y, quantiles), **kinds, **shares(output, y, quantiles)}
     scores: Scores = {}
     for place, name in enumerate(targets):
-        scores |= {f"{kind}{_of(name, targets)}": float(values[place].mean()) for kind, values in kinds.items()}
+        scores |= {f"{kind}{of(name, targets)}": float(values[place].mean()) for kind, values in kinds.items()}
     if len(targets) > 1:
         means, naive = ours.mean(2), naive.mean(2)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -50,8 +50,8 @@ def errors(
         scores |= {f"{kind}{RELATIVE}": float(ratio) for kind, ratio in zip(ERRORS, ratios, strict=True)}
     for column, rows in enumerate(horizons):
         for place, name in enumerate(targets):
-            of = f"{ahead(rows)}{_of(name, targets)}"
-            scores |= {f"{kind}{of}": float(values[place, column]) for kind, values in kinds.items()}
+            where = f"{ahead(rows)}{of(name, targets)}"
+            scores |= {f"{kind}{where}": float(values[place, column]) for kind, values in kinds.items()}
     return scores
 
 
@@ -60,7 +60,7 @@ def ahead(rows: int) -> str:
     return f" ({counted(rows, 'row')} ahead)"
 
 
-def _of(name: str, targets: Sequence[str]) -> str:
+def of(name: str, targets: Sequence[str]) -> str:
     return f" of {name}" if len(targets) > 1 else ""
 
 
@@ -72,15 +72,20 @@ def two_errors(output: Array, y: Array) -> Array:
         return np.stack([np.abs(error).sum(0) / known.sum(0), np.sqrt(np.square(error).sum(0) / known.sum(0))])
 
 
+def pinball_losses(output: Array, y: Array, quantiles: Sequence[float]) -> Array:
+    """Pinball losses [N, ...] of quantiles [N, ..., quantiles], means over the quantiles; NaN where y is unknown."""
+    error, levels = y[..., None] - output, np.array(quantiles)
+    return np.asarray(np.maximum(levels * error, (levels - 1) * error).mean(-1))
+
+
 def pinball_loss(output: Array, y: Array, quantiles: Sequence[float]) -> Array:
     """Mean pinball losses [...] of quantiles [N, ..., quantiles], over known y [N, ...] and over the quantiles."""
-    known, error, levels = ~np.isnan(y), y[..., None] - output, np.array(quantiles)
-    losses = np.maximum(levels * error, (levels - 1) * error).mean(-1)
+    known = ~np.isnan(y)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, losses, 0.0).sum(0) / known.sum(0))
+        return np.asarray(np.where(known, pinball_losses(output, y, quantiles), 0.0).sum(0) / known.sum(0))
 
 
-def _shares(output: Array, y: Array, quantiles: Sequence[float]) -> dict[str, Array]:
+def shares(output: Array, y: Array, quantiles: Sequence[float]) -> dict[str, Array]:
     """The shares [targets, horizons] of known y that are at most each quantile, and within the outer ones."""
     known = ~np.isnan(y)
 
@@ -88,12 +93,12 @@ def _shares(output: Array, y: Array, quantiles: Sequence[float]) -> dict[str, Ar
         with np.errstate(invalid="ignore"):
             return np.asarray((true & known).sum(0) / known.sum(0))
 
-    shares = {
+    found = {
         f"share up to quantile {level_name(level)}": share(y <= output[..., place])
         for place, level in enumerate(quantiles)
     }
     if len(quantiles) > 1:
         first, last = level_name(quantiles[0]), level_name(quantiles[-1])
         inside = (output[..., 0] <= y) & (y <= output[..., -1])
-        shares[f"share from quantile {first} to {last}"] = share(inside)
-    return shares
+        found[f"share from quantile {first} to {last}"] = share(inside)
+    return found

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.row_stream import initial_state, place_row
+from nystream.data.series import series_in
 from nystream.data.table import Table, require
 from nystream.data.table_reader import TableReader, ahead_name
 from nystream.data.timestamps.parse import parse_time
@@ -18,8 +19,17 @@ def with_ahead(table: Table, reader: TableReader) -> Table:
     """Return the table with a column "NAME ahead" for every column that is known in advance.
 
     It has the value of the row that is forecast or, if that one is missing in time, of the last one before it; None
-    after the end of the table.
+    after the end of the table. In a table of several series, rows are those of the same series.
     """
+    if reader.series is not None and reader.series in table.names:
+        series = series_in(table, reader.series)
+        frames = [_with_ahead(part, reader).frame for part in series.tables]
+        frame = require().concat(frames)[np.argsort(series.rows)]
+        return dataclasses.replace(table, frame=frame)
+    return _with_ahead(table, reader)
+
+
+def _with_ahead(table: Table, reader: TableReader) -> Table:
     positions = _positions(table, reader)
     placed = np.flatnonzero(positions >= 0)
     order = placed[np.argsort(positions[placed], kind="stable")]

@@ -75,62 +75,74 @@ class LinearStart(NamedTuple):
 
 
 def fit_start(
-    x: NDArray[np.float32],
-    y: NDArray[np.float32],
-    train: int,
-    valid: tuple[int, int],
+    x: Sequence[NDArray[np.float32]],
+    y: Sequence[NDArray[np.float32]],
+    train: Sequence[int],
+    valid: Sequence[tuple[int, int]],
     targets: int,
     numbers: int,
     skip: int,
     simple: Mapping[str, Sequence[int | None]],
 ) -> LinearStart:
-    """Fit a linear path to the first rows of a stream.
+    """Fit a linear path to the first rows of streams.
 
     Args:
-        x: Tokens [N, input_dim]; their first numbers are the targets, then those of other columns.
+        x: Tokens [N, input_dim] of each stream; their first numbers are the targets, then those of other columns.
         y: Changes of the targets [≤ N, outputs], NaN where unknown: of each target, those after each horizon.
-        train: Number of rows to fit.
-        valid: The first row to validate on, and the one after the last.
+        train: Number of rows of each stream to fit.
+        valid: The first row of each stream to validate on, and the one after the last; the same for none.
         targets: Number of targets.
         numbers: Number of columns of numbers, with the targets.
-        skip: Number of rows at the start that are not fitted, because they lack some of their lags.
+        skip: Number of rows at the start of a stream that are not fitted, because they lack some of their lags.
         simple: Simpler forecasts by name: for each output, the place in a token of the change that it forecasts; None
             for no change.
     """
-    scaler = Scaler(x.shape[1], dtype=torch.float64)
-    scaler.fit(torch.from_numpy(x[:train]))
-    scaled, changes = scaler(torch.from_numpy(x).double()), torch.from_numpy(y).double()
-    start, stop = valid
-    context = max(0, start - max(LAGS))
-    few = int((~changes[start:stop].isnan()).sum(0).min()) < MIN_VALID
+    scaler = Scaler(x[0].shape[1], dtype=torch.float64)
+    fitted = [place for place, rows in enumerate(train) if rows]
+    scaler.fit(torch.from_numpy(_together([x[place][: train[place]] for place in fitted])))
+    scaled = [scaler(torch.from_numpy(stream).double()) for stream in x]
+    changes = [torch.from_numpy(stream).double() for stream in y]
+    checked = [
+        (place, max(0, start - max(LAGS)), start, stop) for place, (start, stop) in enumerate(valid) if stop > start
+    ]
+    known = _together([y[place][start:stop].astype(np.float64) for place, _, start, stop in checked])
+    few = int((~np.isnan(known)).sum(0).min()) < MIN_VALID
 
     def fit(inputs: int, lags: Sequence[int]) -> Ridge:
         return fit_ridge(
-            [scaled[:train]],
-            [changes[:train]],
-            [scaled[context:stop]],
-            [changes[context:stop]],
+            [scaled[place][: train[place]] for place in fitted],
+            [changes[place][: train[place]] for place in fitted],
+            [scaled[place][context:stop] for place, context, _, stop in checked],
+            [changes[place][context:stop] for place, context, _, stop in checked],
             inputs=inputs,
             lags=lags,
             unpenalised=range(targets),
-            skip=min(skip, train // 4),
-            valid_skip=start - context,
+            skip=[min(skip, train[place] // 4) for place in fitted],
+            valid_skip=[start - context for _, context, start, _ in checked],
         )
+
+    def validated(outputs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return _together([outputs[place][start:stop] for place, _, start, stop in checked])
 
     ridge = fit(targets, LAGS[:1] if few else LAGS)
     if numbers > targets and not few:
         others = fit(numbers, [lag for lag in LAGS if lag <= MAX_LAGS_OF_OTHERS])
         ridge = others if better(others, ridge) else ridge
-    output = ridge.predict(scaled).numpy()
+    output = [ridge.predict(stream).numpy() for stream in scaled]
     name, best, outputs = RIDGE, ridge, output
-    known = y[start:stop].astype(np.float64)
+    y_fitted, x_fitted = (torch.cat([part[place][: train[place]] for place in fitted]) for part in (changes, scaled))
     for other, places in {LAST_VALUE: None, **({} if few else simple)}.items():
-        path = _simple(ridge, scaler, changes[:train], scaled[:train], places)
-        new = path.predict(scaled).numpy()
-        worse = _errors(outputs[start:stop], known).mean(1), _errors(new[start:stop], known).mean(1)
+        path = _simple(ridge, scaler, y_fitted, x_fitted, places)
+        new = [path.predict(stream).numpy() for stream in scaled]
+        worse = _errors(validated(outputs), known).mean(1), _errors(validated(new), known).mean(1)
         if few or (worse[1] < worse[0]).all():
             name, best, outputs = other, path, new
-    return LinearStart(ridge, best, name, scaler, outputs, output)
+    return LinearStart(ridge, best, name, scaler, np.concatenate(outputs), np.concatenate(output))
+
+
+def _together(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one after another, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _simple(ridge: Ridge, scaler: Scaler, y: Tensor, x: Tensor, places: Sequence[int | None] | None) -> Ridge:
@@ -218,7 +230,7 @@ def joined(trained: StreamModel, config: ModelConfig, start: LinearStart) -> Str
     return model.to(width.device).eval()
 
 
-def beside(start: LinearStart, data: StreamData, rows: slice) -> StreamData:
+def beside(start: LinearStart, data: StreamData, rows: slice | NDArray[np.int64]) -> StreamData:
     """Data of these rows for a Transformer beside the path: it reads what the path gives, and learns what that misses.
 
     What it reads is in units of what the path misses, without the path's bias, as in the joined model.

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.columns import Values
 from nystream.data.reader import MISSING_HINT, LiveReader, Policy, RecordError, Token, empty_text, is_empty, shown
 from nystream.data.records import Records
 from nystream.data.row_stream import Row, RowState, initial_state, place_row, take_row
+from nystream.data.running import Running
 from nystream.data.table import counted, joined_names, listed
-from nystream.data.table_reader import TableReader, Values, ahead_name
+from nystream.data.table_reader import TableReader, ahead_name
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
 
@@ -29,6 +31,7 @@ class TableState(NamedTuple):
 
     row: RowState
     past: NDArray[np.float64]  # [history, targets]: the targets of the last rows, NaN where there were none
+    running: Running | None = None  # the statistics of a series; None if rows are not scaled
 
 
 class LiveTable(LiveReader):
@@ -39,12 +42,13 @@ class LiveTable(LiveReader):
     def __init__(self, reader: TableReader, missing: Policy, gaps: Policy) -> None:
         self.reader, self.missing, self.gaps, self.zoned = reader, missing, gaps, bool(reader.zoned)
         self.timezone = reader.timezone
-        self.state = TableState(initial_state(reader), np.full((reader.history, len(reader.targets)), np.nan))
+        past = np.full((reader.history, len(reader.targets)), np.nan)
+        self.state = TableState(initial_state(reader), past, reader.no_rows)
 
     def read(self, record: Any) -> list[Token]:
         if not isinstance(record, dict):
             raise RecordError(f"a record is a {type(record).__name__}, but must be a dict with the columns' values")
-        reader, (before, past) = self.reader, self.state
+        reader, (before, past, running) = self.reader, self.state
         time, missing = self._time(record)
         values = tuple([column.value(record.get(column.name), reader.decimal) for column in reader.columns])
         if any(map(math.isnan, values)):
@@ -60,27 +64,29 @@ class LiveTable(LiveReader):
         rows, _, after = take_row(reader, before, verdict, usable)
         tokens = list[Token]()
         for row in rows:
-            tokens.append(self._token(row, past, missing))
+            running = None if running is None else reader.advance(running, np.array(row.values))
+            tokens.append(self._token(row, past, missing, running))
             past = np.concatenate([past[1:], tokens[-1].base[None]])  # type: ignore[index]
-        self.state = TableState(after, past)
+        self.state = TableState(after, past, running)
         self._set_note(verdict, before, record, missing, bool(rows))
         return tokens
 
     def memory(self) -> dict[str, Any]:
-        row, past = self.state
-        return {
+        row, past, running = self.state
+        memory = {
             "span": list(row.span),
             "values": _to_json(row.values),
             "past": [_to_json(values) for values in past.tolist()],
             "doubted": _to_json(row.pending),
         }
+        return memory if running is None else memory | {"running": [part.tolist() for part in running]}
 
     def remember(self, memory: dict[str, Any]) -> None:
         values, pending = (self._from_json(memory[name]) for name in ("values", "doubted"))
         if values is None:
             raise ValueError("the memory has no values")
         span = [None if time is None else int(time) for time in memory["span"]]
-        self.state = TableState(RowState(Span(*span), values, pending), self._past(memory))
+        self.state = TableState(RowState(Span(*span), values, pending), self._past(memory), self._running(memory))
 
     def states(self) -> TableStates:
         from nystream.data.table_states import TableStates
@@ -163,13 +169,25 @@ class LiveTable(LiveReader):
             raise ValueError(f"the memory has past rows {list(past.shape)}, but the reader needs {list(shape)}")
         return past
 
-    def _token(self, row: Row, past: NDArray[np.float64], missing: tuple[str, ...]) -> Token:
+    def _running(self, memory: dict[str, Any]) -> Running | None:
+        """The statistics of a series."""
+        fresh = self.reader.no_rows
+        if fresh is None:
+            return None
+        seen, mean, variance = memory["running"]
+        running = Running(np.array(seen, np.int64), np.array(mean, np.float64), np.array(variance, np.float64))
+        if [part.shape for part in running] != [part.shape for part in fresh]:
+            raise ValueError(f"the memory has statistics of {len(mean)} columns, but the reader has {len(fresh.mean)}")
+        return running
+
+    def _token(self, row: Row, past: NDArray[np.float64], missing: tuple[str, ...], running: Running | None) -> Token:
         reader = self.reader
         if row.kind != "row":
             missing = tuple(name for name, value in zip(reader.column_names, row.given, strict=True) if value != value)
         base = np.array([row.values[place] for place in reader.target_places])
         time = None if reader.time is None else np.datetime64(row.time, "us")
-        return Token(reader.encode_row(row.values, past, row.time), time, missing, row.kind == "gap", base)
+        x = reader.encode_row(row.values, past, row.time, running)
+        return Token(x, time, missing, row.kind == "gap", base, reader.scale(running))
 
     def _set_note(
         self, verdict: Verdict, before: RowState, record: dict[str, Any], missing: Sequence[str], accepted: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,8 @@ from nystream.data.labelled import labelled, with_split
 from nystream.data.option_groups import TaskName
 from nystream.data.problem import HELD_OUT, HeldOut, Problem
 from nystream.data.reader import Policy, reader_from_dict
-from nystream.data.settings import Settings, names_in
+from nystream.data.series import SeriesTables, read_for, read_series, read_tables
+from nystream.data.settings import Settings, names_in, paths_in
 from nystream.data.sounds import SUFFIXES as SOUNDS
 from nystream.data.sounds import read_sounds
 from nystream.data.table import SUFFIXES as TABLES
@@ -30,18 +31,8 @@ DESCRIPTIONS = {"table": "a table", "frames": "a folder of feature files", "audi
 # options that apply to one kind of source
 OPTIONS: dict[SourceKind, tuple[str, ...]] = {
     "table": (
-        *(
-            "target",
-            "horizon",
-            "quantiles",
-            "minimum",
-            "time",
-            "time_format",
-            "timezone",
-            "skip_lines",
-            "skip_end",
-            "decimal",
-        ),
+        *("target", "series", "horizon", "quantiles", "minimum", "time", "time_format", "timezone", "decimal"),
+        *("skip_lines", "skip_end"),
         *("columns", "categorical", "known", "units", "missing", "gaps", "split"),
     ),
     "frames": ("task", "background", "group", "hop"),
@@ -63,23 +54,39 @@ def source_kind(path: Path) -> SourceKind:
         raise ValueError(f"{path} has feature files and audio files; give a folder with only one kind")
     if frames or sounds:
         return "frames" if frames else "audio"
-    tables = "; it has tables: give the path of one of them" if suffixes & set(TABLES) else ""
-    raise ValueError(f"{path} has neither feature files ({', '.join(FRAMES)}) nor audio ({', '.join(SOUNDS)}){tables}")
+    if suffixes & set(TABLES):
+        return "table"
+    raise ValueError(
+        f"{path} has neither tables ({', '.join(TABLES)}) nor feature files ({', '.join(FRAMES)}) nor audio "
+        f"({', '.join(SOUNDS)})"
+    )
+
+
+def kind_of(paths: Sequence[Path]) -> SourceKind:
+    """The kind of one path, or of several, which must be tables."""
+    if len(paths) == 1:
+        return source_kind(paths[0])
+    for path in paths:
+        if path.is_dir() or source_kind(path) != "table":
+            raise ValueError(f"{path} is not a table, but of several sources each must be one, which is then a series")
+    return "table"
 
 
 def open_for_training(settings: Settings, show: bool | None = None, given: Collection[str] = ()) -> Problem:
     """Read the source of a training run. `given` names the settings that the user gave, even if they are defaults."""
-    path = Path(settings.source)
-    kind = source_kind(path)
+    paths = paths_in(settings.source)
+    path, kind = paths[0], kind_of(paths)
     values = {name: getattr(settings, name) for names in OPTIONS.values() for name in names}
     changed = {name: value for name, value in values.items() if name in given or value != getattr(Settings, name)}
     _check_options(changed, path, kind)
     others = {name: _other(name, getattr(settings, name), kind) for name in HELD_OUT if getattr(settings, name)}
     if kind == "table":
-        tables = {
-            name: read_table(other, show, settings.skip_lines, settings.skip_end) for name, other in others.items()
-        }
-        return forecast_table(settings, read_table(path, show, settings.skip_lines, settings.skip_end), tables)
+        lines = (show, settings.skip_lines, settings.skip_end)
+        source = read_tables(paths, settings.series, *lines)
+        if isinstance(source, Table):
+            return forecast_table(settings, source, {name: read_table(other, *lines) for name, other in others.items()})
+        series = {name: read_series((other,), source.column, *lines) for name, other in others.items()}
+        return forecast_table(settings, source, series)
     clips = with_groups(_read_files(settings, path, kind, show=show), settings.group)
     held_out = {
         name: with_groups(_read_files(settings, other, kind, name, clips, show), settings.group)
@@ -122,8 +129,10 @@ def _read_files(
     return clips
 
 
-def forecast_table(settings: Settings, table: Table, held_out: Mapping[HeldOut, Table] | None = None) -> Forecast:
-    """Set up the forecast of a table that has been read, and of others to validate or test on."""
+def forecast_table(
+    settings: Settings, table: Table | SeriesTables, held_out: Mapping[HeldOut, Table | SeriesTables] | None = None
+) -> Forecast:
+    """Set up the forecast of a table or of series that have been read, and of others to validate or test on."""
     targets = names_in(settings.target, table.names)
     units = settings.units
     return forecast(
@@ -163,7 +172,7 @@ def linear_path(settings: Settings) -> bool:
 
 def open_for(
     info: ModelInfo,
-    path: Path,
+    path: Path | Sequence[Path],
     *,
     missing: Policy | None = None,
     gaps: Policy | None = None,
@@ -177,7 +186,7 @@ def open_for(
 
     Args:
         info: The model's info.
-        path: The source.
+        path: The source; several tables are a series each.
         missing, gaps, background, seconds: As in `Settings`, by default as in training; "" is no background.
         skip_lines, skip_end: As in `Settings`; they depend on the file, not on the training.
         show: Whether to show a progress bar; None for only on a terminal.
@@ -186,14 +195,15 @@ def open_for(
         raise ValueError(
             "the model has no reader, because it was not trained by nystream train; give it tokens instead"
         )
-    reader, kind = reader_from_dict(info.reader), source_kind(path)
+    paths = (path,) if isinstance(path, Path) else tuple(path)
+    reader, kind, path = reader_from_dict(info.reader), kind_of(paths), paths[0]
     if kind != reader.kind:
         raise ValueError(f"the model reads {DESCRIPTIONS[reader.kind]}, but {path} is {DESCRIPTIONS[kind]}")
     options = {"missing": missing, "gaps": gaps, "background": background or None, "seconds": seconds}
     options |= {"skip_lines": skip_lines or None, "skip_end": skip_end or None}
     _check_options({name: value for name, value in options.items() if value is not None}, path, kind)
     if isinstance(reader, TableReader):
-        return forecast_again(info, read_table(path, show, skip_lines, skip_end), missing, gaps)
+        return forecast_again(info, read_for(reader, paths, show, skip_lines, skip_end), missing, gaps)
     if kind == "audio":
         clips = read_sounds(path, seconds or info.file_seconds or Settings.seconds, info.labels, show)
     else:
@@ -205,7 +215,7 @@ def open_for(
 
 
 def forecast_again(
-    info: ModelInfo, table: Table, missing: Policy | None = None, gaps: Policy | None = None
+    info: ModelInfo, table: Table | SeriesTables, missing: Policy | None = None, gaps: Policy | None = None
 ) -> Forecast:
     """Set up the forecast of another table as a model was trained."""
     reader = reader_from_dict(info.reader or {})

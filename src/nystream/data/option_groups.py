@@ -24,6 +24,13 @@ class TableOptions:
     """How a table is read, and what is forecast."""
 
     target: Names = option("", "Tables: column to forecast, or several separated by commas.", "NAMES")
+    series: str = option(
+        "",
+        "Tables: column that names the series of each row, if the table has several, such as one per meter; one model "
+        "then forecasts all of them.",
+        "NAME",
+        "none",
+    )
     horizon: Horizon = option(
         1, "Tables: number of rows ahead to forecast; several at once as a range, 1..48, or a list, 1,24,48.", "ROWS"
     )

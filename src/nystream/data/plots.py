@@ -73,7 +73,12 @@ def _forecast(figure: Any, result: Result) -> None:
     problem = result.problem
     assert isinstance(problem, Forecast)
     quantiles, predicted, truth = levels(problem, "test", result.warm, result.output)
-    rows, time = problem.scored("test", result.warm)[-MAX_ROWS:], problem.rows.time
+    rows, time, series = problem.scored("test", result.warm), problem.rows.time, ""
+    if problem.split.series:  # the last one
+        tables = problem.split.table_of(rows)
+        last, series = tables == tables[-1], f", {problem.split.series[int(tables[-1])]}"
+        rows, quantiles, predicted, truth = rows[last], quantiles[last], predicted[last], truth[last]
+    rows = rows[-MAX_ROWS:]
     targets, levels_of = problem.reader.targets, problem.info.quantiles
     ends = sorted({0, len(problem.horizons) - 1})
     names = targets[: MAX_TARGETS // len(ends)]
@@ -97,7 +102,7 @@ def _forecast(figure: Any, result: Result) -> None:
         units = problem.info.units
         axis.set_ylabel(units[target if len(units) > 1 else 0] if units else "")
         several = f", {counted(ahead, 'row')} ahead" if len(ends) > 1 else ""
-        axis.set_title(f"{names[target]}{several}")
+        axis.set_title(f"{names[target]}{series}{several}")
     if len(targets) > len(names):
         figure.suptitle(f"the first {len(names)} of {len(targets)} targets", x=0.01, ha="left", fontsize=8, color=GREY)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)

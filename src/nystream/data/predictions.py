@@ -13,6 +13,7 @@ from nystream.data.forecast_options import level_name
 from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.labelled import Labelled
 from nystream.data.problem import PartName, Problem
+from nystream.data.series import FILE
 from nystream.data.table import PARQUET
 from nystream.train import metrics
 
@@ -33,11 +34,12 @@ def require_writable(path: Path) -> None:
 def write(path: Path, problem: Problem, part: PartName, warm: int, output: Tensor) -> None:
     """Write the predictions of a part to a table.
 
-    For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from 0),
-    target, forecast, truth, error. Several horizons have a row each, and a column with the number of rows ahead;
-    quantiles have a column each, and the forecast is the median. For classes, it has one row per frame, or for the last
-    frame of each token that stands for several: file, frame (from 0), truth, predicted, and the probability of each
-    class. Classes that apply at once are separated by "|". What is not known is empty.
+    For forecasts, it has one row for each target of each row that is forecast: time (or the number of the row, from
+    0), target, forecast, truth, error; of several series, their name comes first. Several horizons have a row each,
+    and a column with the number of rows ahead; quantiles have a column each, and the forecast is the median. For
+    classes, it has one row per frame, or for the last frame of each token that stands for several: file, frame
+    (from 0), truth, predicted, and the probability of each class. Classes that apply at once are separated by "|".
+    What is not known is empty.
 
     Args:
         path: The file; its suffix selects the format.
@@ -80,6 +82,12 @@ def _forecasts(problem: Forecast, part: PartName, warm: int, output: Tensor) -> 
     rows = problem.scored(part, warm)[:, None, None] + horizons  # the rows that are forecast
     rows = np.broadcast_to(rows, truth.shape).reshape(-1)
     columns: dict[str, Any] = {"row": rows} if problem.rows.time is None else {"time": problem.rows.time[rows]}
+    if problem.split.series:
+        tables, first = problem.split.table_of(rows), np.asarray(problem.split.tables)
+        names = np.array(problem.split.series, dtype=object)[tables]
+        columns = {problem.reader.series or FILE: names} | (
+            columns if "time" in columns else {"row": rows - first[tables]}
+        )
     if problem.info.horizons:
         columns["horizon"] = np.tile(horizons, len(rows) // len(horizons))
     columns["target"] = [name for name in targets for _ in horizons] * len(truth)

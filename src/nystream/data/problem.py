@@ -58,6 +58,11 @@ class Problem(ABC):
     def longest(self) -> int:
         """The number of tokens of the longest training stream."""
 
+    @property
+    def usual(self) -> int:
+        """The number of tokens of a usual training stream, for which the window is chosen."""
+        return self.longest
+
     @abstractmethod
     def part(self, name: PartName, warm: int) -> StreamData:
         """Return one part. The first `warm` tokens of each of its streams only fill a window and are not scored."""

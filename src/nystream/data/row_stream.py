@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from nystream.data.columns import Values
 from nystream.data.reader import Policy
-from nystream.data.table_reader import TableReader, Values
+from nystream.data.table_reader import TableReader
 from nystream.data.timestamps.timeline import RowKind, Span, Verdict, judge
 
 

@@ -159,12 +159,15 @@ def _train(
         _gather_metrics(folder, phases)
     scores: dict[str, dict[str, Scores]] = {}
     classes: dict[str, Any] = {}
+    series: dict[str, dict[str, Scores]] = {}
     window = warm
     for name in problem.parts_scored:  # the test data last: their outputs are part of the result
         warm = scored_from(model, problem, name, window)
         output, scores[name] = scored(model, problem, name, warm, log, show)
         if (found := problem.class_scores(name, output)) is not None:
             classes[name] = found.to_dict()
+        if isinstance(problem, Forecast) and (found_series := problem.series_scores(name, warm, output)):
+            series[name] = found_series
     if start is not None and isinstance(problem, Forecast) and problem.trees[1]:
         log(problem.trees[1])
     if not done:
@@ -175,6 +178,7 @@ def _train(
             "hardware": hardware(),
         }
         record |= {"classes": classes} if classes else {}
+        record |= {"series": series} if series else {}
         record |= {"heard": learned_from} if learned_from else {}
         text = json.dumps(plain_numbers(record), indent=2, ensure_ascii=False, allow_nan=False)
         files.write_text(folder / SCORES, text + "\n")

@@ -10,7 +10,7 @@ from nystream import files
 from nystream.config import ModelInfo
 from nystream.data.defaults import regularization, with_defaults
 from nystream.data.problem import Problem
-from nystream.data.settings import ALL_PHASES, CONFIG, DATA, Settings, read_config
+from nystream.data.settings import ALL_PHASES, CONFIG, DATA, Settings, paths_in, read_config
 from nystream.models import StreamModel
 from nystream.train.data import fingerprint
 
@@ -94,7 +94,8 @@ def config_text(settings: Settings, problem: Problem, teacher: StreamModel | Non
 
 def _sources(settings: Settings) -> str:
     """All that the data were read from."""
-    return " or ".join(filter(None, (settings.source, settings.valid, settings.test)))
+    source = ", ".join(map(str, paths_in(settings.source)))
+    return " or ".join(filter(None, (source, settings.valid, settings.test)))
 
 
 def _data_line(problem: Problem) -> str:

@@ -28,7 +28,7 @@ from nystream.data.option_groups import (
 from nystream.data.reader import Policy
 from nystream.data.timestamps.zone import find_zone
 
-LISTS = ("target", "time", "columns", "categorical", "known", "units", "split")
+LISTS = ("source", "target", "time", "columns", "categorical", "known", "units", "split")
 # Comments in the config file of a run. The fingerprint of its data follows the first. Runs of older versions lack the
 # second: their epochs are those of the first phase.
 DATA, ALL_PHASES = "# tokens and targets ", "# epochs are those of all phases together\n"
@@ -40,10 +40,11 @@ WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 class SourceOption:
     """What to train on."""
 
-    source: str = option(
+    source: Names = option(
         "",
-        "A table (.csv, .parquet), a folder of feature files (.npy, .npz), or a folder with one subfolder of audio "
-        "files per class. It can be given in the config file instead.",
+        "A table (.csv, .parquet), several tables or a folder of tables, each of which is a series, a folder of "
+        "feature files (.npy, .npz), or a folder with one subfolder of audio files per class. It can be given in the "
+        "config file instead.",
         "SOURCE",
     )
 
@@ -129,6 +130,11 @@ def read_config(path: Path) -> dict[str, Any]:
         if ALL_PHASES not in text and fields.get("variant") == "co-fixed":
             fields["epochs"] += fields.get("layers", 1) * max(1, fields["epochs"] // 2)
     return fields
+
+
+def paths_in(source: Names) -> tuple[Path, ...]:
+    """The paths of a source: one, or those of several tables."""
+    return tuple(map(Path, (source,) if isinstance(source, str) else source))
 
 
 def names_in(given: Names, known: Collection[str] = ()) -> tuple[str, ...]:

@@ -43,6 +43,8 @@ class Table:
         separator: Separator of the file; "" if it has none.
         show: Whether to show a progress bar; None for only on a terminal.
         turned: Whether the rows are in reverse order of those in the file.
+        numbers_in_file: [N], the numbers of the rows in the file, from 0; None if they are all of its rows.
+        line_of: Where a row is, given its number, if the table was not read from a single file.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Table:
     separator: str = ""
     show: bool | None = False
     turned: bool = False
+    numbers_in_file: NDArray[np.int64] | None = None
+    line_of: Callable[[int], str] | None = None
     _numbers: dict[tuple[str, str], tuple[NDArray[np.float64], int | None]] = field(init=False, default_factory=dict)
     _times: dict[tuple[str, str, str | None], tuple[NDArray[Any], bool]] = field(init=False, default_factory=dict)
 
@@ -64,6 +68,9 @@ class Table:
     def line(self, row: int) -> str:
         """Return where a row is in the file."""
         row = len(self) - 1 - row if self.turned else row
+        row = row if self.numbers_in_file is None else int(self.numbers_in_file[row])
+        if self.line_of is not None:
+            return self.line_of(row)
         return f"line {row + self.first_line}" if self.first_line > 1 else f"row {row + 1}"
 
     def footer(self, row: int, unusable: Callable[[int], bool]) -> str:
@@ -79,6 +86,15 @@ class Table:
         """Return the table with its rows in reverse order."""
         table = dataclasses.replace(self, frame=self.frame.reverse(), turned=not self.turned)
         table._times.update({key: (times[::-1], zoned) for key, (times, zoned) in self._times.items()})
+        return table
+
+    def chosen(self, name: str, frame: pl.DataFrame, numbers: NDArray[np.int64]) -> Table:
+        """Return a table of some rows, given their fields and numbers; what was parsed before is not parsed again."""
+        table = dataclasses.replace(self, name=name, frame=frame, numbers_in_file=numbers)
+        for key, (values, wrong) in self._numbers.items():
+            if wrong is None:
+                table._numbers[key] = values[numbers], None
+        table._times.update({key: (times[numbers], zoned) for key, (times, zoned) in self._times.items()})
         return table
 
     def values(self, name: str) -> list[Any]:

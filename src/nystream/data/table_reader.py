@@ -7,20 +7,20 @@ forecast is the base plus the output of the model.
 
 from __future__ import annotations
 
-import math
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nystream.config.checks import boolean, fields_of, positive_int, whole
-from nystream.data.calendar import DAY, WEEK, time_features
-from nystream.data.numbers import read_number
-from nystream.data.reader import Policy, Reader, check_policy, is_empty, reject_gaps
+from nystream.data.calendar import DAY, WEEK, sines, time_features
+from nystream.data.columns import Column, Values
+from nystream.data.reader import Policy, Reader, check_policy, reject_gaps
+from nystream.data.running import Running, advance, in_units, no_rows, over_rows
 from nystream.data.table import listed
 from nystream.data.timestamps.clock import join_time
 from nystream.data.timestamps.parse import ISO
@@ -31,51 +31,6 @@ if TYPE_CHECKING:
     from nystream.data.live_table import LiveTable
 
 PERIOD_NAMES = {DAY: "day", WEEK: "week"}
-CACHED_ANGLES = 4096  # more than the quarters of an hour of a week
-
-Values = tuple[float, ...]  # one for each column: a number, or the number of a category; NaN if the field is missing
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the table.
-
-    Args:
-        name: Its name in the table.
-        categories: Its values, if it has categories; empty for numbers.
-        usual: What fills a missing field if there is no earlier value: a number, or the number of a category.
-    """
-
-    name: str
-    categories: tuple[str, ...] = ()
-    usual: float = 0.0
-
-    @property
-    def width(self) -> int:
-        return len(self.categories) or 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}={category}" for category in self.categories) or (self.name,)
-
-    @cached_property
-    def _category_numbers(self) -> dict[str, float]:
-        return {category_name(name): float(i) for i, name in enumerate(self.categories)}
-
-    def value(self, field: Any, marks: str) -> float:
-        """Return a field as a number, or the number of its category; NaN if it is empty or a new category."""
-        if self.categories:
-            return math.nan if is_empty(field) else self._category_numbers.get(category_name(field), math.nan)
-        if type(field) is str and marks[0] == "." and "_" not in field:  # the usual case, fast
-            try:
-                value = float(field)
-            except ValueError:
-                value = math.inf
-            if not math.isinf(value):
-                return value
-        elif type(field) is float and math.isfinite(field):
-            return field
-        return read_number(field, f"column {self.name!r}", marks)
 
 
 @dataclass(frozen=True)
@@ -105,6 +60,10 @@ class TableReader(Reader):
         known: Columns whose value is known in advance, as of a calendar or a weather forecast. A token has their value
             `known_rows` rows later: in a table that of the row there, in a live record the field "NAME ahead".
         known_rows: The number of rows: the horizon of the forecast.
+        series: The column that names the series of a row; None for a single one. With it, numbers and changes of
+            targets are scaled by the running statistics of their own series (`nystream.data.running`).
+        static: Columns of numbers that are the same in all rows of a series, and are not scaled so.
+        series_rows: The limit of the running statistics, in rows.
     """
 
     kind: ClassVar[str] = "table"
@@ -128,6 +87,9 @@ class TableReader(Reader):
     timezone: str = ""
     known: tuple[str, ...] = ()
     known_rows: int = 0
+    series: str | None = None
+    static: tuple[str, ...] = ()
+    series_rows: int = 0
 
     def __post_init__(self) -> None:
         for lag in self.lags:
@@ -145,6 +107,10 @@ class TableReader(Reader):
             positive_int("known_rows", self.known_rows)
             if name in self.targets:
                 raise ValueError(f"target {name!r} is forecast, so it cannot be known in advance")
+        if self.series is not None:
+            positive_int("series_rows", self.series_rows)
+            if self.series in self.column_names:
+                raise ValueError(f"series={self.series!r} names the series of a row, so it cannot be an input, too")
         if self.clock is not None and self.time is None:
             raise ValueError(f"clock={self.clock!r} is a time of day without a date: time must name its column")
         if self.timezone:
@@ -187,11 +153,44 @@ class TableReader(Reader):
         columns = list(self.columns)
         for place in self.known_places:
             columns[place] = replace(columns[place], name=ahead_name(columns[place].name))
-        return replace(self, columns=tuple(columns))
+        static = tuple(ahead_name(name) if name in self.known else name for name in self.static)
+        return replace(self, columns=tuple(columns), static=static)
 
     @cached_property
     def target_places(self) -> list[int]:
         return [self.column_names.index(target) for target in self.targets]
+
+    @cached_property
+    def scaled_places(self) -> list[int]:
+        """Which columns are scaled by the statistics of their series."""
+        if self.series is None:
+            return []
+        numbers = [place for place, column in enumerate(self.columns) if not column.categories]
+        return [place for place in numbers if self.columns[place].name not in self.static]
+
+    @cached_property
+    def scaled_targets(self) -> list[int]:
+        """Which of the scaled columns are the targets."""
+        return [self.scaled_places.index(place) for place in self.target_places]
+
+    @property
+    def no_rows(self) -> Running | None:
+        """The statistics of a series before its first row; None if rows are not scaled."""
+        return None if self.series is None else no_rows(len(self.scaled_places))
+
+    def advance(self, running: Running, values: NDArray[np.float64]) -> Running:
+        """Return the statistics after another row of a series, or one of each of several, values [..., columns]."""
+        return advance(running, values[..., self.scaled_places], self.series_rows)
+
+    def statistics(self, values: NDArray[np.float64], starts: Sequence[int] = (0,)) -> Running | None:
+        """Return the statistics after every row [N, columns] of streams that begin at `starts`."""
+        if self.series is None:
+            return None
+        return over_rows(values[:, self.scaled_places], starts, self.series_rows)
+
+    def scale(self, running: Running | None) -> NDArray[np.float64] | None:
+        """Return the unit of changes of the targets [..., targets]; None for the user's."""
+        return None if running is None else running.std[..., self.scaled_targets]
 
     @cached_property
     def time_columns(self) -> tuple[str, ...]:
@@ -237,15 +236,21 @@ class TableReader(Reader):
         """The number of rows before a row that its token depends on."""
         return max(self.lags, default=1)
 
-    def encode(self, values: NDArray[np.float64], time: NDArray[Any] | None) -> NDArray[np.float32]:
-        """Return tokens [N, input_dim] of complete rows [N, columns] of one stream, given their times [N]."""
+    def encode(
+        self, values: NDArray[np.float64], time: NDArray[Any] | None, running: Running | None = None
+    ) -> NDArray[np.float32]:
+        """Return tokens [N, input_dim] of complete rows [N, columns] of one stream; others as in `encode_many`."""
         now = values[:, self.target_places]
         rows = np.pad(now, ((self.history, 0), (0, 0)), constant_values=np.nan)  # row i is that of `history` rows ago
         past = np.stack([rows[self.history - lag :][: len(now)] for lag in self.lags or (1,)], 1)
-        return self.encode_many(values, past, time)
+        return self.encode_many(values, past, time, running)
 
     def encode_many(
-        self, values: NDArray[np.float64], past: NDArray[np.float64], time: NDArray[Any] | None
+        self,
+        values: NDArray[np.float64],
+        past: NDArray[np.float64],
+        time: NDArray[Any] | None,
+        running: Running | None = None,
     ) -> NDArray[np.float32]:
         """Return tokens [N, input_dim] of complete rows, of one stream or of many.
 
@@ -254,45 +259,67 @@ class TableReader(Reader):
             past: [N, lags, targets], the targets so many rows before each of them, or one row before if there are no
                 lags; NaN where there were none.
             time: [N] datetime64; None if rows have no time.
+            running: [N], the statistics of the series after each row; None if rows are not scaled.
         """
         parts: list[NDArray[Any]] = []
         now = values[:, self.target_places]
         with np.errstate(over="ignore", invalid="ignore"):  # values beyond float32 become Inf
+            units = self._in_units(values, running)  # [N, scaled columns]
             for place, column in enumerate(self.columns):
                 column_values = values[:, place, None]
                 if column.categories:
                     parts.append(column_values == np.arange(column.width))
+                elif running is not None and place in self.scaled_places:
+                    parts.append(units[:, self.scaled_places.index(place), None])
                 else:
                     parts.append(column_values - self._centres[place])
             # Attention through a few landmarks mixes the tokens of the window, and hardly sees which of them is the
             # newest.
             differences = past - now[:, None] if self.lags else now[:, None] - past
+            if (scale := self.scale(running)) is not None:
+                differences = in_units(differences, scale[:, None])
             parts.append(np.nan_to_num(differences).swapaxes(1, 2).reshape(len(now), now.shape[1] * past.shape[1]))
             if time is not None and self._periods:
                 parts.append(time_features(self._phase_times(time), self._periods))
             return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
-    def encode_row(self, values: Values, past: NDArray[np.float64], time: int) -> NDArray[np.float32]:
+    def _in_units(self, values: NDArray[np.float64], running: Running | None) -> NDArray[np.float64]:
+        """The values [..., columns] of the scaled columns, around the mean of their series."""
+        if running is None:
+            return values[..., :0]
+        return in_units(values[..., self.scaled_places] - running.mean, running.std)
+
+    def encode_row(
+        self, values: Values, past: NDArray[np.float64], time: int, running: Running | None = None
+    ) -> NDArray[np.float32]:
         """Return the token [input_dim] of one row, bitwise as `encode` does, but much faster.
 
         Args:
             values: The values of the row.
             past: [history, targets], the targets of the rows before it, NaN where there were none.
             time: In microseconds.
+            running: The statistics of the series after the row; None if rows are not scaled.
         """
         row: list[float] = []
-        for value, centre, one_hot in zip(values, self._centres, self._one_hot, strict=True):
+        centred = [value - centre for value, centre in zip(values, self._centres, strict=True)]
+        if running is not None:
+            for place, value in zip(self.scaled_places, self._in_units(np.array(values), running), strict=True):
+                centred[place] = float(value)
+        for value, number, one_hot in zip(values, centred, self._one_hot, strict=True):
             if one_hot is None:
-                row.append(value - centre)
+                row.append(number)
             else:
                 row += one_hot[int(value)]
         now = [values[place] for place in self.target_places]
-        if self.lags:
-            row += np.nan_to_num(past[self.past_rows].T - np.array(now)[:, None]).ravel().tolist()
+        if self.lags or running is not None:
+            differences = past[self.past_rows] - np.array(now) if self.lags else np.array(now) - past[-1:]
+            if (scale := self.scale(running)) is not None:
+                differences = in_units(differences, scale)
+            row += np.nan_to_num(differences.T).ravel().tolist()
         else:
             row += [0.0 if before != before else value - before for value, before in zip(now, past[-1], strict=True)]
         seconds = self._phase_time(time) // 1_000_000
-        row += _waves(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
+        row += sines(tuple([2 * np.pi * (seconds % length) / length for length in self._lengths]))
         return np.frombuffer(array("f", row), np.float32)  # values beyond float32 become Inf, without a warning
 
     @cached_property
@@ -345,6 +372,13 @@ class TableReader(Reader):
         check_policy("gaps", gaps)
         return missing, gaps
 
+    def to_dict(self) -> dict[str, Any]:
+        fields = super().to_dict()
+        if self.series is None:  # as before there were series, so that what was saved then still fits
+            for name in ("series", "static", "series_rows"):
+                del fields[name]
+        return fields
+
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         given = fields_of(cls, {name: value for name, value in fields.items() if name != "kind"}, "reader")
@@ -352,30 +386,15 @@ class TableReader(Reader):
         for place, column in enumerate(given.pop("columns", ())):
             column = fields_of(Column, column, f"reader.columns[{place}]")
             columns.append(Column(**column | {"categories": tuple(column.get("categories", ()))}))
-        for name in ("targets", "periods", "lags", "known"):
-            if name in given:
-                given[name] = tuple(given[name])
+        given |= {
+            name: tuple(given[name]) for name in ("targets", "periods", "lags", "known", "static") if name in given
+        }
         try:
             return cls(columns=tuple(columns), **given)
         except TypeError as error:
             raise ValueError(f"reader cannot be used: {error}") from error
 
 
-@lru_cache(CACHED_ANGLES)
-def _waves(angles: tuple[float, ...]) -> Values:
-    """Sine and cosine of every angle, by numpy, so that they are bitwise those of `time_features`."""
-    return tuple(np.stack([np.sin(angles), np.cos(angles)], 1).ravel().tolist())
-
-
 def ahead_name(name: str) -> str:
     """Return the field of a live record with the value of a column at the time that is forecast."""
     return f"{name} ahead"
-
-
-def category_name(field: Any) -> str:
-    """Return the name of a category given as text, a number or a boolean."""
-    if isinstance(field, float) and field.is_integer():
-        field = int(field)
-    text = str(field).strip()
-    lower = text.lower()
-    return lower if lower in ("true", "false") else text

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.columns import Column
 from nystream.data.live_table import ZONED
 from nystream.data.reader import MISSING_HINT, Policy, empty_text, is_empty
 from nystream.data.row_stream import Row, initial_state, place_row, take_row
 from nystream.data.table import NAT, Table, counted, listed, shortened
-from nystream.data.table_reader import Column, TableReader
+from nystream.data.table_reader import TableReader
 from nystream.data.timestamps.timeline import GAPS_HINT
 
 MAX_PLACES = 3  # that an error names
@@ -48,6 +49,18 @@ class Placed(NamedTuple):
     counts: Counter[str]
 
 
+class Complete(NamedTuple):
+    """The complete rows of a table, before they are tokens."""
+
+    values: NDArray[np.float64]  # [N, columns]
+    time: NDArray[Any] | None  # [N] datetime64
+    base: NDArray[np.float64]  # [N, targets]
+    known: NDArray[np.bool_]  # [N, targets]
+    counts: Counter[str]  # what happened to other rows
+    jumps: list[str]  # of time
+    fields: Counter[str]  # that were filled, by column
+
+
 def read_rows(
     reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None
 ) -> TableRows:
@@ -55,6 +68,35 @@ def read_rows(
 
     Raises ValueError that names the first places where something is wrong and the policies do not allow it.
     """
+    return encoded(reader, [complete_rows(reader, table, missing, gaps)])
+
+
+def encoded(reader: TableReader, streams: Sequence[Complete]) -> TableRows:
+    """The tokens of several streams, one after another."""
+    lengths = [len(stream.values) for stream in streams]
+    starts = np.cumsum(lengths) - lengths
+    values, base, known = (
+        np.concatenate([getattr(stream, name) for stream in streams]) for name in ("values", "base", "known")
+    )
+    times = [stream.time for stream in streams if stream.time is not None]
+    running = reader.statistics(values, starts.tolist())
+    x = np.empty((len(values), len(reader.names)), np.float32)
+    for stream, start, length in zip(streams, starts.tolist(), lengths, strict=True):
+        rows = slice(start, start + length)
+        of_stream = None if running is None else running.at(rows)
+        x[rows] = reader.encode(stream.values, stream.time, of_stream)
+    counts, fields = Counter[str](), Counter[str]()
+    for stream in streams:
+        counts.update(stream.counts)
+        fields.update(stream.fields)
+    notes = _notes(reader, counts, [jump for stream in streams for jump in stream.jumps], +fields)
+    return TableRows(x, np.concatenate(times) if times else None, base, known, notes, reader.scale(running))
+
+
+def complete_rows(
+    reader: TableReader, table: Table, missing: Policy | None = None, gaps: Policy | None = None
+) -> Complete:
+    """The complete rows of a table; as `read_rows`, but without tokens."""
     missing, gaps = reader.policies(missing, gaps)
     columns = [_values(table, column, reader.decimal) for column in reader.columns]
     lacking, times = np.isnan(np.column_stack(columns)), None  # [N, columns]
@@ -80,9 +122,9 @@ def read_rows(
     values = np.fromiter(chain.from_iterable(row.values for row in placed.rows), float).reshape(-1, width)
     given = np.fromiter((row.given[place] for row in placed.rows for place in targets), float)
     stamps = None if times is None else np.array([row.time for row in placed.rows], np.int64).view("datetime64[us]")
-    x = reader.encode(_with_known(reader, values, placed.rows), stamps)
     known = ~np.isnan(given).reshape(-1, len(targets))
-    return TableRows(x, stamps, values[:, targets], known, _notes(reader, placed, +fields))
+    base = values[:, targets]
+    return Complete(_with_known(reader, values, placed.rows), stamps, base, known, placed.counts, placed.jumps, +fields)
 
 
 def _with_known(reader: TableReader, values: NDArray[np.float64], rows: Sequence[Row]) -> NDArray[np.float64]:
@@ -191,14 +233,12 @@ def _empty_time(reader: TableReader, table: Table, row: int) -> str:
     return next(name for name in reader.time_columns if is_empty(table.raw(name, row)))
 
 
-def _notes(reader: TableReader, placed: Placed, fields: Counter[str]) -> tuple[str, ...]:
-    """What was filled, skipped or dropped; `fields` counts the fields that were filled in each column."""
+def _notes(reader: TableReader, counts: Counter[str], jumps: Sequence[str], fields: Counter[str]) -> tuple[str, ...]:
+    """What was filled, skipped or dropped; arguments as in `Complete`."""
     notes = [f"{counted(fields.total(), 'missing field')} filled, in {listed(list(fields))}"] if fields else []
-    notes += [
-        f"{counted(placed.counts[name], what)} {fate}" for name, (what, fate) in NOTES.items() if placed.counts[name]
-    ]
-    if placed.jumps:
-        notes.append(f"time jumped {counted(len(placed.jumps), 'time')}: {shortened(placed.jumps, MAX_PLACES, '; ')}")
-    if unknown := placed.counts["unknown"]:
+    notes += [f"{counted(counts[name], what)} {fate}" for name, (what, fate) in NOTES.items() if counts[name]]
+    if jumps:
+        notes.append(f"time jumped {counted(len(jumps), 'time')}: {shortened(jumps, MAX_PLACES, '; ')}")
+    if unknown := counts["unknown"]:
         notes.append(f"{counted(unknown, 'row')} dropped: before {listed(reader.targets)} has a value")
     return tuple(notes)

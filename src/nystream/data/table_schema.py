@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 from nystream.config.checks import one_of
 from nystream.data import numbers
 from nystream.data.calendar import DAY, WEEK
+from nystream.data.columns import Column, category_name
 from nystream.data.lags import choose_lags, harmonics
+from nystream.data.series import SeriesTables
+from nystream.data.series_reader import static_columns, typical_length, with_series
 from nystream.data.table import Table, listed
-from nystream.data.table_reader import Column, TableReader, ahead_name, category_name
+from nystream.data.table_reader import TableReader, ahead_name
 from nystream.data.timestamps.column import find_time, oldest_first
 
 MAX_CATEGORIES = 32  # of a column
+COUNTS = "counts the rows, so its later values are not in the training data"
 MOSTLY_NUMBERS = 0.5  # share of numbers above which the other fields of a column are treated as errors
 
 
@@ -34,20 +38,31 @@ def find_reader(
     horizons: Sequence[int] = (),
     timezone: str = "",
     known: Mapping[str, int] | None = None,
+    series: SeriesTables | None = None,
+    counts: Sequence[int] = (),
 ) -> tuple[TableReader, tuple[str, ...]]:
     """Determine the reader of a table, with notes on what is used and what is dropped; arguments as in `forecast`.
 
     Categories and typical values are taken from the first rows alone, of which `train` is the share. With `horizons`,
     tokens also have the lags and harmonics that forecasts so many rows ahead need, and numbers come first in them, the
-    targets before all others. `known` maps columns that are known in advance to the number of rows.
+    targets before all others. `known` maps columns that are known in advance to the number of rows. Of several series,
+    whose rows `table` has, the longest has the times, and `counts` are the numbers of the first rows of each.
     """
     known = known or {}
     _check_names(table, targets, columns, categorical, tuple(known))
+    timed = table if series is None else series.longest
+    if series is not None:
+        _check_series(series.column, targets, columns, categorical, tuple(known), time)
     if decimal:
         one_of("decimal", decimal, (".", ","))
-    time_column, other_times = find_time(table, time, time_format, timezone)
+    time_column, other_times = find_time(timed, time, time_format, timezone)
     if time_column is not None:
-        table = oldest_first(table, time_column.name, time_column.time_format, time_column.clock, timezone)
+        timed = oldest_first(timed, time_column.name, time_column.time_format, time_column.clock, timezone)
+    if series is None:
+        table, rows, rows_timed = timed, max(1, int(train * len(table))), max(1, int(train * len(table)))
+    else:
+        table, rows = series.first_rows(counts)
+        rows_timed = counts[max(range(len(counts)), key=lambda place: len(series.tables[place]))]
     time_names = () if time_column is None else (time_column.name, time_column.clock)
     for name in set(targets) & set(time_names):
         raise ValueError(f"target {name!r} is the time column; name a column of numbers")
@@ -60,7 +75,8 @@ def find_reader(
     used = [
         name
         for name in table.names
-        if name not in time_names and (name in wanted or not (columns or name in other_times))
+        if name not in (*time_names, None if series is None else series.column)
+        and (name in wanted or not (columns or name in other_times))
     ]
     texts = {name: table.texts(name) for name in used if table.is_text(name) and name not in categorical}
     try:
@@ -68,10 +84,11 @@ def find_reader(
     except ValueError as error:
         raise ValueError(f"{table.name}: {error}") from error
     notes += numbers.describe_marks(decimal)
-    rows = max(1, int(train * len(table)))
     usable = []
     for name in used:
         column = _column(table, name, decimal, name in categorical, name in wanted, rows)
+        if series is not None and isinstance(column, Column) and not column.categories and name not in wanted:
+            column = COUNTS if _counts_rows(timed.numbers(name, decimal)[0]) else column
         if isinstance(column, Column):
             usable.append(column)
         elif name in wanted:
@@ -104,13 +121,34 @@ def find_reader(
             clock=clock,
             form=time_format,
             step=float(spacing.step / np.timedelta64(1, "s")),
-            periods=_periods(table.times(name, time_format, clock)[:rows], spacing.step),
+            periods=_periods(timed.times(name, time_format, clock)[:rows_timed], spacing.step),
             months=spacing.months,
             day=spacing.day,
             timezone=timezone,
-            zoned=table.zoned(name, time_format, clock),
+            zoned=timed.zoned(name, time_format, clock),
         )
-    return (_with_lags(reader, horizons, rows) if horizons else reader), tuple(notes)
+    if horizons:
+        reader = _with_lags(reader, horizons, rows if series is None else typical_length(counts))
+    if series is not None:
+        static = static_columns(series, [column.name for column in reader.columns if not column.categories], decimal)
+        notes += [f"{listed(static)}: the same in all rows of a series, so not scaled by series"] if static else []
+        reader = with_series(reader, series.column, static)
+    return reader, tuple(notes)
+
+
+def _check_series(
+    series: str,
+    targets: Sequence[str],
+    columns: Sequence[str],
+    categorical: Sequence[str],
+    known: Sequence[str],
+    time: str | Sequence[str] | None,
+) -> None:
+    times = () if time is None else (time,) if isinstance(time, str) else time
+    kinds = {"target": targets, "columns": columns, "categorical": categorical, "known": known, "time": times}
+    for what, names in kinds.items():
+        if series in names:
+            raise ValueError(f"{what}={series!r} is also the series column, which names the series of a row")
 
 
 def _with_lags(reader: TableReader, horizons: Sequence[int], rows: int) -> TableReader:
@@ -186,9 +224,14 @@ def _number_column(table: Table, name: str, values: NDArray[np.float64], wanted:
         return "is empty" if np.isnan(values).all() else "is empty in every training row"
     if known.min() == known.max():
         return f"is {known[0]:g} in every {'training ' if rows < len(table) else ''}row"
-    if not wanted and len(known) > 2 and np.allclose(np.diff(known), known[1] - known[0]):
-        return "counts the rows, so its later values are not in the training data"
+    if not wanted and _counts_rows(known):
+        return COUNTS
     return Column(name, usual=float(np.median(known)))
+
+
+def _counts_rows(values: NDArray[np.float64]) -> bool:
+    known = values[~np.isnan(values)]
+    return len(known) > 2 and bool(known[1] != known[0]) and np.allclose(np.diff(known), known[1] - known[0])
 
 
 def _footer(table: Table, name: str, decimal: str) -> str:

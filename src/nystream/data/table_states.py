@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nystream.data.columns import Column
 from nystream.data.live_table import NONE, LiveTable, TableState
 from nystream.data.reader import RecordError
 from nystream.data.records import Fields, Records
 from nystream.data.row_stream import RowState
+from nystream.data.running import Running
 from nystream.data.stream_states import Slots, StreamStates, TokenBatch
-from nystream.data.table_reader import Column
 from nystream.data.timestamps.spacing import JITTER
 from nystream.data.timestamps.timeline import Span
 
@@ -30,16 +31,19 @@ class TableStates(StreamStates):
     def __init__(self, live: LiveTable) -> None:
         self._live, self._reader = live, live.reader
         columns, (history, targets) = len(live.reader.columns), live.state.past.shape
-        super().__init__(
-            [
-                ("span", np.int64, (3,)),  # first, last, pending
-                ("values", np.float64, (columns,)),
-                ("pending", np.float64, (columns,)),
-                ("has_pending", np.bool_),
-                ("past", np.float64, (history, targets)),
-                ("oldest", np.int64),  # row of the ring
-            ]
-        )
+        fields: list[Any] = [
+            ("span", np.int64, (3,)),  # first, last, pending
+            ("values", np.float64, (columns,)),
+            ("pending", np.float64, (columns,)),
+            ("has_pending", np.bool_),
+            ("past", np.float64, (history, targets)),
+            ("oldest", np.int64),  # row of the ring
+        ]
+        self._scaled = live.reader.series is not None
+        if self._scaled:
+            scaled = len(live.reader.scaled_places)
+            fields += [("seen", np.int64), ("mean", np.float64, (scaled,)), ("variance", np.float64, (scaled,))]
+        super().__init__(fields)
         self._history = history
 
     def load(self, slot: int) -> TableState:
@@ -48,16 +52,31 @@ class TableStates(StreamStates):
         pending = tuple(row["pending"].tolist()) if row["has_pending"] else None
         ring, oldest = row["past"], int(row["oldest"])
         past = np.concatenate([ring[oldest:], ring[:oldest]])
-        return TableState(RowState(span, tuple(row["values"].tolist()), pending), past)
+        running = self._running(np.array(slot))
+        return TableState(RowState(span, tuple(row["values"].tolist()), pending), past, running)
 
     def store(self, slot: int, state: TableState) -> None:
-        (span, values, pending), past = state
+        (span, values, pending), past, running = state
         row = self.rows[slot]
         row["span"] = [NONE if time is None else time for time in span]
         row["values"] = values
         row["has_pending"] = pending is not None
         row["pending"] = math.nan if pending is None else pending
         row["past"], row["oldest"] = past, 0
+        if running is not None:
+            row["seen"], row["mean"], row["variance"] = running
+
+    def _running(self, slots: Slots) -> Running | None:
+        """The statistics of the series in these slots, of any shape."""
+        if not self._scaled:
+            return None
+        seen, mean, variance = (np.array(self.rows[name][slots]) for name in ("seen", "mean", "variance"))
+        return Running(seen, mean, variance)
+
+    def _advanced(self, slots: Slots, values: NDArray[np.float64]) -> Running | None:
+        """Their statistics after one more row of each."""
+        running = self._running(slots)
+        return None if running is None else self._reader.advance(running, values)
 
     def batch(self, slots: Slots, records: Records) -> TokenBatch | None:
         """Return the tokens of complete rows that are the first of their stream, or follow its last one."""
@@ -71,12 +90,16 @@ class TableStates(StreamStates):
         time = None if self._reader.time is None else now[places].view("datetime64[us]")
         oldest = self.rows["oldest"][slots, None]
         past = self.rows["past"][slots[:, None], (oldest + self._reader.past_rows) % self._history]
-        x = self._reader.encode_many(values, past, time)
-        return TokenBatch(places, x[:, None], time, values[:, self._reader.target_places], values)
+        running = self._advanced(slots, values)
+        x = self._reader.encode_many(values, past, time, running)
+        base, scale = values[:, self._reader.target_places], self._reader.scale(running)
+        return TokenBatch(places, x[:, None], time, base, values, scale)
 
     def advance(self, slots: Slots, batch: TokenBatch) -> None:
         rows = self.rows
         rows["values"][slots] = batch.values
+        if batch.values is not None and (running := self._advanced(slots, batch.values)) is not None:
+            rows["seen"][slots], rows["mean"][slots], rows["variance"][slots] = running
         if batch.time is not None:
             now, first = batch.time.view(np.int64), rows["span"][slots, 0]
             rows["span"][slots, 0] = np.where(first == NONE, now, first)

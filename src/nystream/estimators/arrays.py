@@ -73,7 +73,7 @@ def aligned(
         minimum=minimum,
     )
     train = _train_rows(len(x))
-    split = RowSplit((0,), {"train": (0, train), "valid": (train, len(x))}, {}, "")
+    split = RowSplit((0,), {"train": ((0, train),), "valid": ((train, len(x)),)}, {}, "")
     rows = TableRows(x, None, np.zeros_like(y), np.ones(y.shape, bool), ())
     start = _ridge(x, y, train) if linear else None
     if start is not None and quantiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from nystream import extras, files
 from nystream.data.open_source import open_for, open_for_training
+from nystream.data.option_groups import Names
 from nystream.data.problem import Problem, Scores
 from nystream.data.reader import Policy
 from nystream.data.run import Result, train
@@ -28,7 +29,7 @@ extras.require("an estimator", "sklearn")
 from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils.validation import check_is_fitted  # noqa: E402
 
-from nystream.estimators.inputs import is_source  # noqa: E402
+from nystream.estimators.inputs import are_sources, is_source  # noqa: E402
 
 ABOUT = "estimator.json"
 ARRAYS = "arrays"  # the source of a model that was fitted to arrays
@@ -52,9 +53,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     model_: StreamModel
     scores_: dict[str, dict[str, Scores]]
     notes_: tuple[str, ...]
-    _source_: str = ARRAYS  # that it was fitted to
+    _source_: Names = ARRAYS  # that it was fitted to
 
-    def settings(self, source: str = ARRAYS) -> Settings:
+    def settings(self, source: Names = ARRAYS) -> Settings:
         """The parameters as the settings of a run; raises if one of them cannot be used."""
         return Settings(**{"source": source, **self.get_params(deep=False)})
 
@@ -84,8 +85,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if folder is not None:
             self._write_about(folder)
 
-    def _fit_source(self, source: str | Path, out: str | Path | None, log: Callable[[str], None]) -> Problem:
-        settings = self.settings(str(Path(source).expanduser().resolve()))
+    def _fit_source(
+        self, source: str | Path | Sequence[str | Path], out: str | Path | None, log: Callable[[str], None]
+    ) -> Problem:
+        paths = tuple(str(path.resolve()) for path in paths_of(source))
+        settings = self.settings(paths[0] if len(paths) == 1 else paths)
         teacher = models.load(settings.teacher) if settings.teacher else None
         problem = open_for_training(settings, False)
         self._check_task(problem.info.task, str(source))
@@ -95,9 +99,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _open(self, data: Any, **options: Any) -> Problem:
         """A source, read as the training data were; options as those of `open_for`."""
         check_is_fitted(self, "model_")
-        if not is_source(data):
+        if not (is_source(data) or are_sources(data)):
             raise TypeError(f"data is a {type(data).__name__}, but must be the path of a folder; `score` takes arrays")
-        return open_for(self.model_.info, Path(data).expanduser(), **options, show=False)
+        return open_for(self.model_.info, paths_of(data), **options, show=False)
 
     def _check_task(self, task: str | None, source: str) -> None:
         if task not in self.tasks:
@@ -199,6 +203,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = about["n_features_in"]
         if about.get("feature_names_in") is not None:
             self.feature_names_in_ = np.array(about["feature_names_in"], dtype=object)
+
+
+def paths_of(source: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The paths of a source."""
+    return [Path(path).expanduser() for path in ([source] if isinstance(source, str | Path) else source)]
 
 
 def _hashable(value: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
@@ -19,14 +18,14 @@ from nystream.data.forecast_problem import Forecast, levels
 from nystream.data.forecast_values import Layout, forecasts, layout_of, middle, without_axes
 from nystream.data.open_source import forecast_again, forecast_table, least, linear_path
 from nystream.data.option_groups import ModelOptions, TableOptions
-from nystream.data.ordered_rows import rows_in_order
+from nystream.data.ordered_rows import rows_in_order, series_in_order
 from nystream.data.reader import reader_from_dict
 from nystream.data.scoring import scored_from
-from nystream.data.table import read_table
+from nystream.data.series import SeriesTables, as_series, read_for, series_in
 from nystream.data.table_reader import TableReader
 from nystream.estimators.arrays import aligned
-from nystream.estimators.base import Estimator, silent
-from nystream.estimators.inputs import as_table, feature_names, is_frame, is_source
+from nystream.estimators.base import Estimator, paths_of, silent
+from nystream.estimators.inputs import are_sources, as_table, feature_names, is_frame, is_source
 from nystream.train import StreamData, TrainConfig, predict
 from nystream.train.sampler import warm_up
 
@@ -58,7 +57,9 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         """Fit a table, or rows and their targets.
 
         Args:
-            data: The path of a table or a DataFrame, whose rows are in order of time; or an array [N, features].
+            data: The path of a table or a DataFrame, whose rows are in order of time; or an array [N, features]. With
+                `series`, the column that names the series of a row, it may have several; the path of a folder of tables
+                and a list of paths have one in each.
             y: Targets [N] or [N, targets] of the rows of an array: what is to be predicted from a row and those before
                 it. For a forecast, shift them before; `horizon` is for tables.
             out: A folder for the run, which `load` and `nystream stream` read; a run that was stopped is resumed.
@@ -66,11 +67,12 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         """
         if y is not None:
             return self._fit_arrays(data, y, out, log)
-        if is_source(data):
+        if is_source(data) or are_sources(data):
             self._fit_source(data, out, log)
         elif is_frame(data):
             settings = self.settings()
-            problem = forecast_table(settings, as_table(data))
+            table = as_table(data)
+            problem = forecast_table(settings, series_in(table, settings.series) if settings.series else table)
             self.fit_problem(settings, problem, None if out is None else Path(out), log)
         else:
             raise ValueError(
@@ -98,7 +100,9 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
 
         Several horizons have an axis of their own, [N, horizons] or [N, targets, horizons], and quantiles one more, the
         last. For a table, row i has the forecast of row i + `horizon`, in the units of the targets. It is NaN if
-        columns that must be known in advance are not. Rows must be complete: if some are missing, this raises.
+        columns that must be known in advance are not. Rows must be complete: if some are missing, this raises. Of
+        several series, each is forecast on its own, and the forecasts are in the order of the rows; those of several
+        files come file after file.
         """
         check_is_fitted(self, "model_")
         if self._reads_tables:
@@ -106,14 +110,15 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         else:
             x = validate_data(self, data, reset=False, dtype=np.float32)
             base = np.zeros((len(x), self._layout.targets))
-            output = without_axes(forecasts(self._outputs(np.array(x)), self._layout, base), self._layout)
+            output = without_axes(forecasts(self._outputs([np.array(x)]), self._layout, base), self._layout)
         one = output.shape[1] == 1 and (self._reads_tables or getattr(self, "_one_target_", True))
         return output[:, 0] if one else output
 
     def score(self, data: Any, y: Any = None) -> float:
-        """Return R², the mean over targets and horizons: 1 for perfect forecasts, 0 for those of the mean.
+        """Return R², the mean over targets, horizons and series: 1 for perfect forecasts, 0 for those of the mean.
 
-        The median stands for quantiles. For tables, the first rows, which only fill the window, do not count.
+        The median stands for quantiles. For tables, the first rows of a
+        series, which only fill the window, do not count.
         """
         check_is_fitted(self, "model_")
         if not self._reads_tables:
@@ -125,12 +130,18 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
             )
         problem = self._open(data)
         skip = scored_from(self.model_, problem, "all", warm_up(self.model_.config, TrainConfig()))
-        output = torch.from_numpy(self._outputs(problem.rows.x)[problem.scored("all", skip)])
+        output, _ = predict(self.model_, problem.part("all", skip), skip=skip)
         _, predicted, truth = (part.reshape(len(part), -1) for part in levels(problem, "all", skip, output))
+        of_series = problem.split.table_of(problem.scored("all", skip))
         known = ~np.isnan(truth).any(1)
-        if known.sum() < 2:
+        scores = []
+        for number in np.unique(of_series):
+            rows = known & (of_series == number)
+            if rows.sum() >= 2:
+                scores.append(float(r2_score(truth[rows], predicted[rows])))
+        if not scores:
             raise ValueError(f"data has {len(problem.y)} rows to score, too few: the first {skip} only fill the window")
-        return float(r2_score(truth[known], predicted[known]))
+        return float(np.mean(scores))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -142,7 +153,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         return bool((self.model_.info.reader or {}).get("kind") == "table")
 
     def _open(self, data: Any, **options: Any) -> Forecast:
-        if is_source(data):
+        if is_source(data) or are_sources(data):
             problem = super()._open(data, **options)
             assert isinstance(problem, Forecast)
             return problem
@@ -152,23 +163,38 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         for name, value in options.items():
             if value:
                 raise ValueError(f"{name}={value!r} is for files, but data is a {type(data).__name__}")
-        return forecast_again(self.model_.info, as_table(data), **policies)
+        table = as_table(data)
+        source = table if self._reader.series is None else as_series(table, self._reader.series)
+        return forecast_again(self.model_.info, source, **policies)
 
     def _forecasts(self, data: Any) -> NDArray[np.float64]:
         """Forecasts [N, targets, …] after every row of a table, in the order of its rows."""
-        table = read_table(data) if is_source(data) else as_table(data)
         reader = self._reader
-        rows, turned = rows_in_order(reader, table)
-        if len(rows.x) != len(table) or rows.notes:
+        if is_source(data) or are_sources(data):
+            table = read_for(reader, paths_of(data))
+        else:
+            table = as_table(data) if reader.series is None else as_series(as_table(data), reader.series)
+        if isinstance(table, SeriesTables):
+            rows, starts, turned = series_in_order(reader, table)
+            lengths, places = [len(each) for each in table.tables], table.rows
+        else:
+            rows, notes = rows_in_order(reader, table)
+            starts, turned, lengths, places = (0,), (bool(notes),), [len(table)], np.arange(len(table))
+        if len(rows.x) != sum(lengths) or np.diff([*starts, len(rows.x)]).tolist() != lengths or rows.notes:
             raise ValueError(
-                f"{table.name} has {len(table)} rows, but there are forecasts after {len(rows.x)} "
+                f"{table.name} has {sum(lengths)} rows, but there are forecasts after {len(rows.x)} "
                 f"({'; '.join(rows.notes)}), which would not be those of its rows: fill or drop rows first, or use "
                 f"sessions()"
             )
-        output = without_axes(forecasts(self._outputs(rows.x), self._layout, rows.base, rows.scale), self._layout)
-        if reader.known and not reader.has_ahead(table.names):
-            output[-reader.known_rows :] = np.nan  # what is known in advance ends with the table
-        return output[::-1] if turned else output
+        outputs = self._outputs(np.split(rows.x, starts[1:]))
+        found = without_axes(forecasts(outputs, self._layout, rows.base, rows.scale), self._layout)
+        output = np.empty_like(found)
+        for start, length, newest_first in zip(starts, lengths, turned, strict=True):
+            part = found[start : start + length]
+            if reader.known and not reader.has_ahead(table.names):
+                part[-reader.known_rows :] = np.nan  # what is known in advance ends with the table
+            output[places[start : start + length]] = part[::-1] if newest_first else part
+        return output
 
     @property
     def _layout(self) -> Layout:
@@ -189,7 +215,7 @@ class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type
         info = self.model_.info
         self.horizon = horizon_setting(info.horizons or info.horizon or self.horizon)
 
-    def _outputs(self, x: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The model's outputs after every token of a stream [N, input_dim]."""
-        empty = np.zeros((len(x), self.model_.config.output_dim), np.float32)
-        return predict(self.model_, StreamData([x], [empty]))[0].double().numpy()
+    def _outputs(self, streams: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
+        """The model's outputs after every token of streams [T, input_dim], stream after stream."""
+        empty = [np.zeros((len(x), self.model_.config.output_dim), np.float32) for x in streams]
+        return predict(self.model_, StreamData(streams, empty))[0].double().numpy()

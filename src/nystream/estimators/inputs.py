@@ -20,6 +20,11 @@ def is_source(data: Any) -> bool:
     return isinstance(data, str | Path)
 
 
+def are_sources(data: Any) -> bool:
+    """Whether these are several files."""
+    return isinstance(data, list | tuple) and bool(data) and all(map(is_source, data))
+
+
 def is_frame(data: Any) -> bool:
     """Whether these are a DataFrame of any kind."""
     return hasattr(data, "columns") and not isinstance(data, np.ndarray)

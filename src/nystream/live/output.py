@@ -19,24 +19,31 @@ if TYPE_CHECKING:
 MAX_VALUES = 6  # on a line
 MAX_CLASSES = 3  # on a line
 VALUE_WIDTH = 10  # characters
+# Fields of a line that mean something else than the series.
+OTHER_FIELDS = {
+    *("token", "file", "record", "time", "for", "ahead", "label", "labels", "forecast", "output", "probabilities"),
+    *("units", "filled", "gap", "note", "microseconds", "self"),
+}
 
 
 class Printer(Protocol):
-    def write(self, answer: Answer, record: int, file: str = "") -> None:
+    def write(self, answer: Answer, record: int, file: str = "", series: str = "") -> None:
         """Print the answer to a token that belongs to item `record` of the source, or of one of its files."""
         ...
 
 
 class JsonLines:
-    """Prints one JSON object per line."""
+    """Prints one JSON object per line; `series` is the field for the name of a series."""
 
-    def __init__(self, file: TextIO, latency: bool = False) -> None:
+    def __init__(self, file: TextIO, latency: bool = False, series: str = "series") -> None:
         self._file, self._latency = file, latency
+        self._series = "series" if series in OTHER_FIELDS else series
         ascii_only = not str(file.encoding).lower().startswith("utf")
         self._encode = json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False).encode
 
-    def write(self, answer: Answer, record: int, file: str = "") -> None:
-        line = answer.to_dict(**({"file": file} if file else {}), record=record)
+    def write(self, answer: Answer, record: int, file: str = "", series: str = "") -> None:
+        source = ({"file": file} if file else {}) | ({self._series: series} if series else {})
+        line = answer.to_dict(**source, record=record)
         if self._latency:
             line["microseconds"] = round(answer.microseconds, 1)
         self._file.write(self._encode(line) + "\n")
@@ -55,8 +62,8 @@ class HumanLines:
         if isinstance(file, io.TextIOWrapper) and not file.encoding.lower().startswith("utf"):
             file.reconfigure(errors="replace")
 
-    def write(self, answer: Answer, record: int, file: str = "") -> None:
-        text = format_line(answer, self._latency, file)
+    def write(self, answer: Answer, record: int, file: str = "", series: str = "") -> None:
+        text = format_line(answer, self._latency, "  ".join(filter(None, (file, series))))
         if self._console is None:
             self._file.write(text.plain + "\n")
         else:

@@ -22,6 +22,7 @@ OnError = Literal["skip", "fail"]
 
 NOT_FINITE_HINT = "such answers are null, with a note (inputs far outside the training data, or weights not finite?)"
 SAVE_SECONDS = 1.0  # between two saves of a slow stream
+MAX_SAVING = 20  # times as long as a save takes: thousands of series are not saved every second
 DROPPED, SKIPPED = "dropped", "skipped"
 
 
@@ -72,6 +73,7 @@ def follow(
                     try:
                         _take(session, item, name, printer, count, reports)
                     except RecordError as error:
+                        name += f", series {session.series!r}" if session.series else ""
                         if on_error == "fail":
                             raise ValueError(f"{name}: {error}") from error
                         reports.tell(SKIPPED, f"{name} skipped: {error}", error.kind, f"{name}: {error}")
@@ -118,6 +120,7 @@ class Keeper:
         self._position, self._settled = position, session.tokens  # after the last record that was answered
         self._saved: tuple[Position, int] | None = None
         self._saved_at = session.tokens, time.monotonic()
+        self._pause = SAVE_SECONDS
 
     @property
     def saved_tokens(self) -> int:
@@ -129,7 +132,7 @@ class Keeper:
         self._position, self._settled = position, self.session.tokens
         tokens, when = self._saved_at
         # The count of tokens restarts with a new stream.
-        if abs(self._settled - tokens) >= self.every or time.monotonic() - when >= SAVE_SECONDS:
+        if abs(self._settled - tokens) >= self.every or time.monotonic() - when >= self._pause:
             self.save()
 
     def save(self) -> None:
@@ -137,8 +140,10 @@ class Keeper:
         now = self._position, self._settled
         if now == self._saved or not self.session.whole or self.session.tokens != self._settled:
             return
+        began = time.monotonic()
         saving.save(self.path, self.session, self._position)
         self._saved, self._saved_at = now, (self._settled, time.monotonic())
+        self._pause = max(SAVE_SECONDS, MAX_SAVING * (time.monotonic() - began))
 
 
 def _take(session: Session, item: Item, name: str, printer: Printer, count: Count, reports: Reports) -> None:
@@ -147,7 +152,7 @@ def _take(session: Session, item: Item, name: str, printer: Printer, count: Coun
         raise item.error
     answers = session.take(item.record)
     for answer in answers:
-        printer.write(answer, item.number, item.file)
+        printer.write(answer, item.number, item.file, session.series)
     count.taken += 1
     count.dropped += session.lost
     count.answers += len(answers)

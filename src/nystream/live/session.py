@@ -56,6 +56,11 @@ class Session:
         return self._sessions.backend
 
     @property
+    def series(self) -> str:
+        """The series of the last record, if its stream has a name."""
+        return ""
+
+    @property
     def tokens(self) -> int:
         """The number of tokens taken in."""
         return self._sessions.tokens(KEY)

@@ -164,7 +164,8 @@ def test_what_is_refused(table):
             find_time(table(t=stamps, a=range(len(stamps))), named)
 
     refused(
-        "'t' repeats a time in 26 rows; put each series into a file of its own, or", [*rows(14), *rows(14), *rows(12)]
+        "'t' repeats a time in 26 rows; if the table has several series, name",
+        [*rows(14), *rows(14), *rows(12)],
     )
     refused("'t' is not in order, see line 3; sort the rows by time, oldest first", [*rows()[1::-1], *rows()[:1:-1]])
     refused("'t' is not in order", np.random.default_rng(0).permutation(rows()).tolist())

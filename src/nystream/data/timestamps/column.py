@@ -178,8 +178,8 @@ def _time_column(table: Table, name: str, clock: str | None, time_format: str, t
     repeated = len(known) - len(np.unique(known))
     if repeated > MAX_DISORDER * len(known):
         raise ValueError(
-            f"{column} repeats a time in {counted(repeated, 'row')}; put each series into a file of its own, "
-            f"{_two_columns(table, name, clock)}; `time` selects another column"
+            f"{column} repeats a time in {counted(repeated, 'row')}; if the table has several series, name their "
+            f"column with `series`, {_two_columns(table, name, clock)}; `time` selects another column"
         )
     # If whole days are out of order, few rows are earlier than the previous row, but many than some row before.
     late = known < np.maximum.accumulate(known)

@@ -8,6 +8,7 @@ from nystream.config.checks import whole
 from nystream.data.frames import SUFFIXES as FRAMES
 from nystream.data.frames import feature_files
 from nystream.data.reader import Reader
+from nystream.data.series import table_files
 from nystream.data.sounds import SUFFIXES as SOUNDS
 from nystream.data.sounds import sound_files
 from nystream.data.table import PARQUET
@@ -36,8 +37,8 @@ def open_source(
 
     Args:
         name: "-" for standard input, "mic" for the microphone, a file (audio, .npy, .npz, .parquet, or lines of JSON or
-            CSV), a folder of feature or audio files, or "sample" for the sample data set of the package, unless there
-            is a file of that name.
+            CSV), a folder of tables, feature or audio files, or "sample" for the sample data set of the package, unless
+            there is a file of that name.
         form: Format of lines; detected from the first line by default.
         follow: Wait for more lines at the end of a file.
         rate: Samples per second that the model reads; None if it does not read audio.
@@ -67,7 +68,7 @@ def open_source(
     if not path.exists():
         raise FileNotFoundError(f"{name} does not exist; a source is a file, a folder, - for standard input, or mic")
     if path.is_dir():
-        return _folder(path, rate)
+        return _folder(path, rate, reader)
     if suffix in UNSUPPORTED:
         raise ValueError(f"{name} cannot be streamed; give .jsonl, .csv, .parquet, .npy, .npz or audio")
     if suffix in SOUNDS:
@@ -79,7 +80,12 @@ def open_source(
     return TableFile(path) if suffix in PARQUET else LineFile(path, form, follow, skip_lines)
 
 
-def _folder(path: Path, rate: int | None) -> Folder:
+def _folder(path: Path, rate: int | None, reader: Reader | None) -> Folder:
+    if isinstance(reader, TableReader):
+        tables = list(table_files(path).values())
+        if not tables:
+            raise ValueError(f"{path} is a folder with no tables, which the model needs")
+        return Folder(path, tables, lambda file: open_source(str(file), reader=reader), LineFile.unit)
     paths = feature_files(path) if rate is None else sound_files(path)
     if not paths:
         missing = "no feature files" if rate is None else "no audio files in subfolders"

@@ -92,6 +92,10 @@ class Folder(Source):
             raise RecordError(str(self._current), "file")
         return self._current.record(raw)
 
+    def replay(self, raw: Raw) -> None:
+        if not isinstance(self._current, ValueError):
+            self._current.replay(raw)
+
 
 class Feed:
     """The records of a source, counted.
