@@ -62,14 +62,15 @@ PAPER = ("--patience", "0", "--layers", "1", "--decay", "no", "--recipe", "paper
 def written_by_the_last_version(run, **changes):
     """Rewrite the config file of a run as version 0.1 wrote it: its epochs are those of the first phase.
 
-    It had neither decay nor another recipe than the paper's, so the run must be trained with `PAPER`.
+    It had neither quantiles nor decay nor another recipe than the paper's, so the run must be trained with `PAPER`.
     """
     config = run / "config.toml"
     lines = config.read_text().splitlines(keepends=True)
     assert lines[1] == "# epochs are those of all phases together\n"
     fields = tomllib.loads("".join(lines)) | changes
     assert (fields["layers"], fields.pop("decay"), fields.pop("recipe")) in ((1, "no", "paper"), (1, "no", "early"))
-    del fields["patience"]
+    for newer in ("patience", "quantiles", "minimum"):
+        del fields[newer]
     config.write_text(lines[0] + "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items()))
 
 
