@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 
 from nystream.data import read_table
 from nystream.data.forecast import forecast
+from nystream.data.forecast_scores import ERRORS, PINBALL, pinball_loss
 from nystream.data.known import with_ahead
 from nystream.data.ordered_rows import series_in_order
 from nystream.data.reader import reader_from_dict
 from nystream.data.records import RecordRows
+from nystream.data.run import train
 from nystream.data.series import FILE, as_series, read_for, read_series, read_tables, series_in
-from nystream.data.series_scores import MIN_ROWS, RELATIVE, series_errors
+from nystream.data.series_scores import MIN_ROWS, RELATIVE, mean_errors, series_errors
+from nystream.data.settings import Settings
 from nystream.data.table import Table
 from nystream.data.table_reader import Column, TableReader
 
@@ -162,9 +165,9 @@ def long_table(lengths, static=False, seed=0, interleaved=True):
     return frame.sort("time", maintain_order=True) if interleaved else frame
 
 
-def problem_of(frame, **options):
+def problem_of(frame, horizon=3, **options):
     table = Table("meters.csv", frame)
-    return forecast(series_in(table, "meter"), ["load"], 3, **options)
+    return forecast(series_in(table, "meter"), ["load"], horizon, **options)
 
 
 def test_each_series_is_split_by_shares_and_short_ones_are_trained_on():
@@ -275,16 +278,37 @@ def test_errors_name_the_series_and_the_file(tmp_path):
 def test_errors_by_series_are_those_of_each_series_alone():
     random = np.random.default_rng(0)
     numbers = np.repeat([0, 2, 3], [5, 9, 4])
-    y, output = random.normal(size=(2, 18, 2))
+    y, output = random.normal(size=(18, 2, 3)), random.normal(size=(18, 2, 3, 2))
     y[3, 0] = np.nan
-    errors = series_errors(output, y, numbers)
+    errors = series_errors(output, y, numbers, (0.2, 0.7))
     assert errors.numbers.tolist() == [0, 2, 3]
+    absolute, squared = ERRORS
     for place, number in enumerate(errors.numbers):
-        error = (output - y)[numbers == number]
-        np.testing.assert_allclose(errors.ours[0, place], np.nanmean(np.abs(error), 0), rtol=1e-14)
-        np.testing.assert_allclose(errors.ours[1, place], np.sqrt(np.nanmean(error**2, 0)), rtol=1e-14)
-        naive = np.nanmean(np.abs(y[numbers == number]), 0)
-        np.testing.assert_allclose(errors.relative[0, place], errors.ours[0, place] / naive, rtol=1e-14)
+        of_series = numbers == number
+        error = (output.mean(-1) - y)[of_series]  # of the middle of both quantiles
+        np.testing.assert_allclose(errors.ours[absolute][place], np.nanmean(np.abs(error), 0), rtol=1e-14)
+        np.testing.assert_allclose(errors.ours[squared][place], np.sqrt(np.nanmean(error**2, 0)), rtol=1e-14)
+        loss = pinball_loss(output[of_series], y[of_series], (0.2, 0.7))
+        np.testing.assert_allclose(errors.ours[PINBALL][place], loss, rtol=1e-14)
+        naive = np.nanmean(np.abs(y[of_series]), 0)
+        ratio = errors.ours[absolute][place] / naive
+        np.testing.assert_allclose(errors.relative[absolute][place], ratio, rtol=1e-14)
+    scores = mean_errors(errors, ["a", "b"], (1, 2, 3))
+    assert scores["mean absolute error of b, mean over series"] == pytest.approx(errors.ours[absolute][:, 1].mean())
+    second = scores["pinball loss relative to persistence (2 rows ahead), geometric mean over series"]
+    assert second == pytest.approx(np.exp(np.log(errors.relative[PINBALL][..., 1]).mean()))
+
+
+def test_series_have_quantiles_at_several_horizons(tmp_path):
+    frame = long_table([300, 260, 320])
+    problem = problem_of(frame, linear=True, horizon="1..3", quantiles=(0.1, 0.9), minimum=-3.0)
+    result = train(Settings(source="frame", epochs=2, window=16), problem, tmp_path / "run", log=print, show=False)
+    scores = result.scores["test"]
+    assert next(iter(scores["model"])).startswith("pinball loss relative to persistence")
+    assert scores["model"].keys() == scores["ridge"].keys()
+    assert 0.5 < scores["model"]["share from quantile 0.1 to 0.9"] < 1
+    by_series = problem.series_scores("test", result.warm, result.output)
+    assert len(by_series) == 3
 
 
 def test_scores_do_not_depend_on_the_units_of_a_series():
