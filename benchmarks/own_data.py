@@ -4,7 +4,8 @@
 
 Tables of the packaged sample and of EIA-930 (docs/data.md): single areas, totals, and totals with their areas as
 columns, one of them with all 117, the tokens of the paper. Tokens of GTZAN with one genre per file, and of THUMOS14
-with the actions of every frame, as folders. Written to results/own_data.json.
+with the actions of every frame, as folders. A quarter of the areas as series of one model. Written to
+results/own_data.json.
 """
 
 from __future__ import annotations
@@ -59,13 +60,28 @@ def lines(times: Any, columns: dict[str, Any]) -> list[str]:
     ]
 
 
-def scored_table(text: list[str], horizon: int) -> dict[str, Any]:
+def scored_table(text: list[str], horizon: int, **options: str) -> dict[str, Any]:
     """Test errors of the model and the baselines, and the time of the training with its baselines."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_text("\n".join(text))
-        found = scored({"source": str(path), "target": "total", "horizon": horizon}, Path(folder))
+        found = scored({"source": str(path), "target": "total", "horizon": horizon, **options}, Path(folder))
     return {"rows": len(text) - 1, "horizon": horizon, **found}
+
+
+def series(folder: Path) -> Iterator[tuple[str, list[str], int]]:
+    """Names, lines and horizons of long tables, whose column `area` names the series and `load` is the target."""
+    data = eia930.load(folder / "eia930_117x43848_hourly.npz")
+    stamps = np.datetime_as_string(np.asarray(data.time[:ROWS]).astype("datetime64[s]"))
+    areas = data.names[::4]
+    columns = [data.values[:ROWS, data.names.index(area)].round(1).tolist() for area in areas]
+    text = ["area,time,load"]
+    text += [
+        f"{area},{t},{x}"
+        for area, values in zip(areas, columns, strict=True)
+        for t, x in zip(stamps, values, strict=True)
+    ]
+    yield f"EIA-930, {len(areas)} areas as series", text, 24
 
 
 def gtzan(data: Path, folder: Path) -> dict[str, str]:
@@ -102,15 +118,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=os.environ.get("NYSTREAM_DATA"))
     data = Path(parser.parse_args().data)
-    forecasts, classes = [], []
+    forecasts, many, classes = [], [], []
     for name, text, horizon in tables(data):
         forecasts.append({"table": name, **scored_table(text, horizon)})
         print(forecasts[-1], flush=True)
+    for name, text, horizon in series(data):
+        many.append({"table": name, **scored_table(text, horizon, target="load", series="area")})
+        print(many[-1], flush=True)
     for name, write in (("GTZAN, one genre per file", gtzan), ("THUMOS14, actions in every frame", thumos14)):
         with tempfile.TemporaryDirectory() as folder:
             classes.append({"folder": name, **scored(write(data, Path(folder)), Path(folder))})
         print(classes[-1], flush=True)
-    write_results("own_data", {"tables": forecasts, "folders": classes})
+    write_results("own_data", {"tables": forecasts, "series": many, "folders": classes})
 
 
 if __name__ == "__main__":

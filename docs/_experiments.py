@@ -139,6 +139,22 @@ def own_data() -> str:
     )
 
 
+def own_series() -> str:
+    """Long tables of many series with all defaults: errors relative to persistence."""
+    record = results("own_data")
+    names = ("model", "ridge", "boosted trees", "a week ago")
+    rows = []
+    for one in record["series"]:
+        first = next(iter(one["test"]["model"]))
+        errors = [f"{one['test'][name][first]:.3f}" if name in one["test"] else "–" for name in names]
+        rows.append([one["table"], f"{one['rows']:,}", f"{one['horizon']}", *errors, f"{one['seconds']} s"])
+    return (
+        f"From the same run of `{record['command']}`, with all defaults: the mean absolute error on the test part "
+        f"relative to that of the last value, the geometric mean over series.\n\n"
+        + table(["table", "rows", "hours ahead", *names, "time"], rows)
+    )
+
+
 def own_folders() -> str:
     """Folders with all defaults: test scores of the model and of logistic regression."""
     record = results("own_data")

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from _experiments import cells, durations, own_data, own_folders, search
+from _experiments import cells, durations, own_data, own_folders, own_series, search
 from _source import ROOT, results, source, table
 
 from nystream.lab.reproduce.report import markdown, readme
@@ -252,6 +252,7 @@ def bench() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "own-data": own_data,
     "own-folders": own_folders,
+    "own-series": own_series,
     "measured": measured,
     "drift": drift,
     "inverse": inverse,

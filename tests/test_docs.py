@@ -165,7 +165,7 @@ def test_links_to_folders(link, folder):
 def test_fields_are_shown_with_what_their_comments_say():
     extensions = griffe.load_extensions(ROOT / "docs" / "docstrings.py")
     token = griffe.load("nystream.data.reader", search_paths=[SOURCE], extensions=extensions)["Token"]
-    assert [parameter.name for parameter in token.parameters] == ["x", "time", "filled", "gap", "base"]
+    assert [parameter.name for parameter in token.parameters] == ["x", "time", "filled", "gap", "base", "scale"]
     assert "Args:\n    x: [input_dim], in the user's units\n" in token.docstring.value
 
 

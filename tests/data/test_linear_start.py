@@ -155,3 +155,13 @@ def test_neither_error_gets_worse():
     ridge = np.zeros_like(y)
     both = np.concatenate([np.full(99, 0.1), [-10.0]])[:, None]
     assert linear_start.best_share(ridge, both, y) == (0.0, 1.0)
+
+
+def test_a_share_that_makes_a_period_worse_is_not_taken():
+    rng = np.random.default_rng(0)
+    path, periods = rng.normal(size=(90, 1)), np.arange(90) // 30
+    better, worse = np.zeros((90, 1)), np.where(periods[:, None] == 2, 1.5 * path, 0.1 * path)
+    y = np.zeros((90, 1))
+    assert linear_start.best_share(path, better, y, periods=periods)[0] == 1.0
+    assert linear_start.best_share(path, worse, y)[0] > 0  # better as a whole
+    assert linear_start.best_share(path, worse, y, periods=periods) == (0.0, 1.0)

@@ -27,6 +27,7 @@ from nystream.train import Forecasting, StreamData
 
 DROPOUT = 0.1  # of a Transformer beside a linear path
 MAX_TREE_ROWS = 500_000  # from which their sample is taken
+PERIODS = 3  # of validation data
 ENOUGH = 0.5  # share of the series that must fill a window, or of their rows that must have a value of a cycle ago
 CYCLES = {"a day ago": 86400.0, "a week ago": 7 * 86400.0}  # seconds
 
@@ -150,6 +151,12 @@ class Forecast(Problem):
     def scored(self, name: PartName, warm: int) -> NDArray[np.int64]:
         """Return the numbers of the scored rows of a part."""
         return numbers_in([(max(start, self.split.origin(start) + warm), stop) for start, stop in self.ranges(name)])
+
+    def periods(self, name: PartName, warm: int) -> NDArray[np.int64]:
+        """Return which third of its part of a series each scored row is in: 0, 1 or 2."""
+        tables = self.split.table_of(self.scored(name, warm))
+        _, first, which, count = np.unique(tables, return_index=True, return_inverse=True, return_counts=True)
+        return np.asarray(PERIODS * (np.arange(len(tables)) - first[which]) // count[which])
 
     def truth(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the values [N, targets, horizons] that are forecast from these rows; NaN if they are unknown."""

@@ -250,38 +250,58 @@ def best_share(
     y: NDArray[np.float64],
     quantiles: Sequence[float] = (),
     enough: float = 1.0,
+    periods: NDArray[np.int64] | None = None,
 ) -> tuple[float, float]:
     """The share of the Transformer that is best on validation data, and the error with it relative to the path alone.
 
     The error is the larger of the relative mean absolute and root mean squared errors, so that neither gets worse; for
-    quantiles, the relative pinball loss. If there are few rows, or the path is exact up to rounding, the share is 0.
+    quantiles, the relative pinball loss. A share that makes forecasts worse in one of several periods is not taken, as
+    what helps in one season only may harm in the next. If there are few rows, or the path is exact up to rounding, the
+    share is 0.
 
     Args:
         path, both: Outputs without and with the Transformer [N, outputs]; with quantiles, those of each target in turn.
         y: Targets [N, outputs], NaN where unknown.
         quantiles: The levels.
         enough: The least share that has so much of the gain of the best one takes its place.
+        periods: The period of every row [N]; by default, all are in one.
     """
 
-    def all_errors(output: NDArray[np.float64]) -> NDArray[np.float64]:
+    def all_errors(output: NDArray[np.float64], rows: Rows = slice(None)) -> NDArray[np.float64]:
+        output, true = output[rows], y[rows]
         if not quantiles:
-            return _errors(output, y)
-        ordered = np.sort(output.reshape(len(y), -1, len(quantiles)), -1)
-        return pinball_loss(ordered, y[:, :: len(quantiles)], quantiles)[None]
+            return _errors(output, true)
+        ordered = np.sort(output.reshape(len(true), -1, len(quantiles)), -1)
+        return pinball_loss(ordered, true[:, :: len(quantiles)], quantiles)[None]
+
+    def relative_error(share: float, rows: Rows = slice(None)) -> float:
+        return float((all_errors(path + share * (both - path), rows) / all_errors(path, rows)).mean(1).max())
 
     alone = all_errors(path)
     if (~np.isnan(y)).sum(0).min() < MIN_VALID or (
         alone <= EXACT * np.nanstd(y[:, :: max(1, len(quantiles))], 0)
     ).any():
         return 0.0, 1.0
-    relative = {share: float((all_errors(path + share * (both - path)) / alone).mean(1).max()) for share in SHARES[1:]}
+    of_periods = [] if periods is None else [np.flatnonzero(periods == period) for period in np.unique(periods)]
+    of_periods = [rows for rows in of_periods if (~np.isnan(y[rows])).sum(0).min() >= MIN_VALID]
+    relative = {
+        share: relative_error(share)
+        for share in SHARES[1:]
+        if not any(relative_error(share, rows) > 1 + LEAST_GAIN for rows in of_periods)
+    }
+    if not relative:
+        return 0.0, 1.0
     most = 1 - min(relative.values())
     share = next(share for share, error in relative.items() if 1 - error >= (enough * most if most > 0 else most))
     return (share, relative[share]) if relative[share] < 1 - LEAST_GAIN else (0.0, 1.0)
 
 
 def best_shares(
-    path: NDArray[np.float64], both: NDArray[np.float64], y: NDArray[np.float64], layout: Layout
+    path: NDArray[np.float64],
+    both: NDArray[np.float64],
+    y: NDArray[np.float64],
+    layout: Layout,
+    periods: NDArray[np.int64] | None = None,
 ) -> tuple[list[float], list[float]]:
     """The best share of each horizon, and the relative errors with them; arguments as in `best_share`."""
     found = []
@@ -290,7 +310,7 @@ def best_shares(
             part.reshape(-1, *layout.shape)[:, :, horizon].reshape(len(y), -1) for part in (path, both, y)
         )
         enough = ENOUGH if layout.horizons else 1.0
-        found.append(best_share(alone, together, known, layout.quantiles, enough))
+        found.append(best_share(alone, together, known, layout.quantiles, enough, periods))
     shares, errors = zip(*found, strict=True)
     return list(shares), list(errors)
 

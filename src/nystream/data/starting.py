@@ -72,7 +72,7 @@ def _with_best_share(model: StreamModel, problem: Forecast, log: LogLine) -> Str
     (output, y), (path, _) = (predict(each, data, skip=warm) for each in (model, linear_start.linear_only(model)))
     layout = problem.layout
     alone, both, known = (x.double().cpu().numpy() for x in (path, output, y))
-    shares, errors = linear_start.best_shares(alone, both, known, layout)
+    shares, errors = linear_start.best_shares(alone, both, known, layout, problem.periods("valid", warm))
     each = torch.tensor(shares).repeat_interleave(layout.shape[2]).repeat(layout.targets)  # [outputs]
     linear_start.scale_share(model, each)
     assert problem.start is not None
