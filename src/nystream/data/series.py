@@ -155,6 +155,8 @@ def _kind(table: Table, name: str) -> str:
 def table_files(folder: Path) -> dict[str, Path]:
     """The tables of a folder and its subfolders, by name without the suffix, in order."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() in SUFFIXES)
+    # Text beside other tables is about them, such as a README.txt.
+    paths = [path for path in paths if path.suffix.lower() != ".txt"] or paths
     shown = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     return _named({path.relative_to(folder).with_suffix("").as_posix(): path for path in shown}, shown)
 
