@@ -63,7 +63,7 @@ def test_the_middle():
 def test_scores_of_quantiles():
     y = np.array([0.0, 1.0, 2.0, 3.0, np.nan]).reshape(5, 1, 1)
     output = np.tile([0.0, 1.0, 2.0], (5, 1)).reshape(5, 1, 1, 3)
-    scores = errors(output, y, ["load"], quantiles=(0.25, 0.5, 0.75))
+    scores = errors(output, y, np.zeros_like(y), ["load"], quantiles=(0.25, 0.5, 0.75))
     losses = [0.25 * (0 + 1 + 2 + 3), 0.5 * (1 + 0 + 1 + 2), 0.25 * 2 + 0.25 * 1 + 0 + 0.75 * 1]
     assert scores["pinball loss"] == pytest.approx(sum(losses) / 12)
     assert next(iter(scores)) == "pinball loss"
@@ -76,7 +76,14 @@ def test_scores_of_quantiles():
 def test_scores_of_horizons():
     y = np.zeros((4, 2, 3))
     output = np.broadcast_to([[1.0, 2.0, 6.0], [10.0, 20.0, 60.0]], (4, 2, 3))[..., None]
-    scores = errors(output, y, ["a", "b"], (1, 2, 24))
+    scores = errors(output, y, np.zeros_like(y), ["a", "b"], (1, 2, 24))
     assert (scores["mean absolute error of a"], scores["root mean squared error of b"]) == (3.0, 30.0)
     assert scores["mean absolute error (24 rows ahead) of b"] == 60.0
     assert scores["mean absolute error (1 row ahead) of a"] == 1.0
+
+
+def test_levels_on_one_side_have_no_error_of_a_middle():
+    y, output = np.zeros((9, 1, 1)), np.ones((9, 1, 1, 1))
+    scores = errors(output, y, np.zeros_like(y), ["load"], quantiles=(0.9,))
+    assert list(scores) == ["pinball loss", "share up to quantile 0.9"]
+    assert "mean absolute error" in errors(np.ones((9, 1, 1, 2)), y, np.zeros_like(y), ["load"], quantiles=(0.1, 0.9))

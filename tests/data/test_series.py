@@ -280,7 +280,7 @@ def test_errors_by_series_are_those_of_each_series_alone():
     numbers = np.repeat([0, 2, 3], [5, 9, 4])
     y, output = random.normal(size=(18, 2, 3)), random.normal(size=(18, 2, 3, 2))
     y[3, 0] = np.nan
-    errors = series_errors(output, y, numbers, (0.2, 0.7))
+    errors = series_errors(output, y, np.zeros_like(y), numbers, (0.3, 0.7))
     assert errors.numbers.tolist() == [0, 2, 3]
     absolute, squared = ERRORS
     for place, number in enumerate(errors.numbers):
@@ -288,14 +288,14 @@ def test_errors_by_series_are_those_of_each_series_alone():
         error = (output.mean(-1) - y)[of_series]  # of the middle of both quantiles
         np.testing.assert_allclose(errors.ours[absolute][place], np.nanmean(np.abs(error), 0), rtol=1e-14)
         np.testing.assert_allclose(errors.ours[squared][place], np.sqrt(np.nanmean(error**2, 0)), rtol=1e-14)
-        loss = pinball_loss(output[of_series], y[of_series], (0.2, 0.7))
+        loss = pinball_loss(output[of_series], y[of_series], (0.3, 0.7))
         np.testing.assert_allclose(errors.ours[PINBALL][place], loss, rtol=1e-14)
         naive = np.nanmean(np.abs(y[of_series]), 0)
         ratio = errors.ours[absolute][place] / naive
         np.testing.assert_allclose(errors.relative[absolute][place], ratio, rtol=1e-14)
     scores = mean_errors(errors, ["a", "b"], (1, 2, 3))
     assert scores["mean absolute error of b, mean over series"] == pytest.approx(errors.ours[absolute][:, 1].mean())
-    second = scores["pinball loss relative to persistence (2 rows ahead), geometric mean over series"]
+    second = scores["pinball loss relative to persistence, geometric mean over series (2 rows ahead)"]
     assert second == pytest.approx(np.exp(np.log(errors.relative[PINBALL][..., 1]).mean()))
 
 
@@ -352,3 +352,32 @@ def test_a_table_read_from_a_file_keeps_its_lines(tmp_path):
     frame.write_csv(tmp_path / "meters.csv", datetime_format="%Y-%m-%dT%H:%M:%S")
     with pytest.raises(ValueError, match="line 15"):
         forecast(series_in(read_table(tmp_path / "meters.csv"), "meter"), ["load"])
+
+
+def test_a_constant_series_is_scored_and_has_its_truth():
+    frame = long_table([300, 300]).with_columns(
+        pl.when(pl.col("meter") == "m1").then(7.0).otherwise(pl.col("load")).alias("load")
+    )
+    problem = problem_of(frame)
+    rows = problem.scored("test", 20)
+    of_constant = problem.split.table_of(rows) == 1
+    assert (problem.truth(rows)[of_constant] == 7.0).all()
+    assert np.isnan(problem.y[rows][of_constant]).all()  # there is nothing to learn
+
+
+def test_persistence_with_a_minimum_is_relative_to_itself():
+    frame = long_table([300, 300])
+    problem = problem_of(frame, minimum=float(frame["load"].median()))
+    first, second, *_ = problem.baselines("test", 20)["persistence"].values()
+    assert (first, second) == (1.0, 1.0)
+    assert any("below minimum" in note for note in problem.notes)
+
+
+def test_a_day_ago_at_later_horizons_is_the_last_known_day():
+    problem = problem_of(long_table([400]), horizon=(1, 24, 30))
+    rows = problem.scored("test", 20)
+    scores = problem.baselines("test", 20)["a day ago"]
+    base = problem.rows.base[:, 0]
+    truth, naive = problem.truth(rows)[:, 0], np.stack([base[rows - 23], base[rows], base[rows - 18]], 1)
+    expected = np.abs(naive - truth).mean()
+    assert scores["mean absolute error, mean over series"] == pytest.approx(expected)

@@ -62,9 +62,9 @@ def test_other_weights_configs_and_readers_are_refused(make_model, session):
     with pytest.raises(ValueError, match=r"another config: attention\.update_size is 1 there and 2 here$"):
         saving.restore(blob, Session(make_model(update_size=2)))
     for info, words in (
-        ({"reader": {"kind": "other"}}, "a different reader$"),
-        ({"task": "detection", "labels": ("a", "b")}, "a different task and labels$"),
-        ({"units": ("MW",)}, "a different units$"),
+        ({"reader": {"kind": "other"}}, "differs in: reader$"),
+        ({"task": "detection", "labels": ("a", "b")}, "differs in: task, labels$"),
+        ({"units": ("MW",)}, "differs in: units$"),
     ):
         other = Session(make_model(**info), session.reader)
         with pytest.raises(ValueError, match=words):

@@ -25,7 +25,7 @@ class OnSavedModel:
 
     model: Positional[str] = option(help="A run folder, or a model folder.", metavar="MODEL")
     source: Positional[Path] = option(
-        help="A table, a folder of feature files, or a folder of audio files, of the kind the model was trained on.",
+        help="A table, or a folder of tables, feature files or audio files, of the kind the model was trained on.",
         metavar="SOURCE",
     )
     missing: Policy | None = option_of(Settings, "missing", shown=AS_TRAINED)

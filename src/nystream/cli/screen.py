@@ -121,7 +121,9 @@ def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
     higher = info.task != "forecasting"
     if higher:
         return _compared(scores, next(iter(scores["model"])), higher)
-    kinds = dict.fromkeys((_kind(next(iter(scores["model"]))), ERRORS[0]))  # there may be one error of each target
+    first = _kind(next(iter(scores["model"])))  # there may be one error of each target
+    there = set(map(_kind, scores["model"]))
+    kinds = [kind for kind in dict.fromkeys((first, first.replace(PINBALL, ERRORS[0]))) if kind in there]
     left, sentences = dict(scores), []
     model = left.pop("model")
     for kind in kinds:

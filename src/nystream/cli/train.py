@@ -42,7 +42,7 @@ class Train:
 
     Examples:
         nystream train demand.csv --target total --horizon 24   # 24 rows ahead
-        nystream train demand.csv --target total --horizon 1..48 --quantiles 0.1,0.5,0.9
+        nystream train demand.csv --target total --horizon 1..48 --quantiles 0.1,0.9
         nystream train meters.csv --series meter --target kwh   # one model of many
         nystream train features/                    # classes of frames or files
         nystream train sounds/ --window 100         # classes of audio files

@@ -27,6 +27,6 @@ def option_of(config: type, name: str, default: Any = None, **changes: str) -> A
 def shown_default(field: dataclasses.Field[Any]) -> str:
     """The default of an option as the help shows it; empty if it is not worth showing."""
     value, shown = field.default, field.metadata.get("shown", "")
-    if shown or value in (None, "", dataclasses.MISSING) or isinstance(value, bool):
+    if shown or value in (None, "", (), dataclasses.MISSING) or isinstance(value, bool):
         return shown
     return f"{value:g}" if isinstance(value, float) else f"{value}"

@@ -139,7 +139,8 @@ def forecast(
     )
     problem = Forecast(reader, rows, horizon, info, notes, where)
     _check_targets(problem, whole.name, parts)
-    _check_minimum(problem, whole.name)
+    if found := _check_minimum(problem, whole.name):
+        problem = dataclasses.replace(problem, notes=(*problem.notes, *found))
     return with_start(problem, narrow=not columns) if linear else problem
 
 
@@ -196,24 +197,28 @@ def _check_targets(problem: Forecast, name: str, parts: Iterable[PartName]) -> N
                 f"{name} has {counted(len(problem.rows.x), 'row')}, too few to train, validate and test a forecast "
                 f"{counted(problem.horizon, 'row')} ahead"
             )
-        unknown = np.isnan(problem.y[rows]).all(0)
-        if unknown.any():
-            each = problem.output_dim // len(problem.reader.targets)  # horizons and quantiles
-            target = problem.reader.targets[int(unknown.argmax()) // each]
+        known, where = problem.known(part), problem.split.names.get(part, "rows")
+        if not known.all():
+            target = problem.reader.targets[int(known.argmin())]
             raise ValueError(
-                f"{name}: the target {target!r} is empty in all of the {problem.split.names.get(part, 'rows')}; "
-                f"`missing='skip'` drops rows without it"
+                f"{name}: the target {target!r} is empty in all of the {where}; `missing='skip'` drops rows without it"
             )
+        if part == "train" and np.isnan(problem.y[rows]).all(0).any():
+            raise ValueError(f"{name}: a target never changes in the {where}, so there is nothing to learn")
 
 
-def _check_minimum(problem: Forecast, name: str) -> None:
-    """Raise if all that is learned from is below the minimum: it must be in the units of the targets."""
+def _check_minimum(problem: Forecast, name: str) -> list[str]:
+    """Raise if all that is learned from is below the minimum, which must be in the units of the targets; else notes."""
     least, train = problem.info.minimum, problem.row_numbers("train" if "train" in problem.split.parts else "all")
-    if least is None:
-        return
+    notes = list[str]()
     for target, values in zip(problem.reader.targets, problem.rows.base[train].T, strict=True):
+        if least is None:
+            break
+        if (below := float((values < least).mean())) > 0:
+            notes.append(f"{below:.1%} of the values of {target!r} are below minimum={least:g}; forecasts never are")
         if values.max() < least:
             raise ValueError(
                 f"minimum={least:g} is above all values of {target!r} in the {DATA['train']} of {name}, which are from "
                 f"{values.min():g} to {values.max():g}: give it in the same units"
             )
+    return notes

@@ -69,8 +69,8 @@ class Forecast(Problem):
         return 0.0 if self.start is None else DROPOUT
 
     @cached_property
-    def ahead(self) -> NDArray[np.float32]:
-        """[N, targets · horizons]: the change after each horizon, in units of `rows.scale`; NaN if it is unknown."""
+    def _true_changes(self) -> NDArray[np.float64]:
+        """[N, targets, horizons]: the change after each horizon, in the user's units; NaN if it is unknown."""
         base, known, count = self.rows.base, self.rows.known, len(self.rows.base) - self.horizon
         change = np.empty((count, base.shape[1], len(self.horizons)))
         for place, ahead in enumerate(self.horizons):
@@ -78,9 +78,15 @@ class Forecast(Problem):
             change[..., place] = np.where(known[later], base[later] - base[:count], np.nan)
             for first in self.split.tables[1:]:  # nothing is known after the end of a table
                 change[max(first - ahead, 0) : first, :, place] = np.nan
+        return change
+
+    @cached_property
+    def ahead(self) -> NDArray[np.float32]:
+        """[N, targets · horizons]: the same, in units of `rows.scale`; NaN also where that is 0 or still a guess."""
+        change = self._true_changes
         if self.rows.scale is not None:
-            change = in_known_units(change, self.rows.scale[:count, :, None], self.split.tables)
-        return change.reshape(count, -1).astype(np.float32)
+            change = in_known_units(change, self.rows.scale[: len(change), :, None], self.split.tables)
+        return change.reshape(len(change), -1).astype(np.float32)
 
     @cached_property
     def y(self) -> NDArray[np.float32]:
@@ -160,25 +166,32 @@ class Forecast(Problem):
 
     def truth(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the values [N, targets, horizons] that are forecast from these rows; NaN if they are unknown."""
-        truth = np.stack([self.rows.base[rows + ahead] for ahead in self.horizons], 2)  # `ahead` is rounded to float32
-        return np.where(np.isfinite(self.ahead[rows]).reshape(truth.shape), truth, np.nan)
+        truth = np.stack([self.rows.base[rows + ahead] for ahead in self.horizons], 2)
+        return np.where(np.isnan(self._true_changes[rows]), np.nan, truth)
+
+    def known(self, name: PartName) -> NDArray[np.bool_]:
+        """Return which targets are known in some row of a part."""
+        return np.asarray((~np.isnan(self._true_changes[self.row_numbers(name)])).any((0, 2)))
 
     def scale(self, rows: NDArray[np.int64]) -> NDArray[np.float64] | None:
         return None if self.rows.scale is None else self.rows.scale[rows]
 
     def scores(self, name: PartName, warm: int, output: Tensor, y: Tensor) -> Scores:
         rows, layout = self.scored(name, warm), self.layout
-        # Of series, every change counts, not only those that are learned from.
         known = None if self.split.series else y.numpy()[:, :: layout.shape[2]]
         return self._errors(rows, changes(output.numpy(), layout, self.scale(rows)), layout, known)
 
     def _changes(
         self, rows: NDArray[np.int64], change: NDArray[np.float64], layout: Layout, y: NDArray[Any] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Forecast changes [N, targets, horizons, quantiles] and true ones [N, targets, horizons], which are y in the
-        user's units."""
+        """Forecast changes [N, targets, horizons, quantiles] and true ones [N, targets, horizons], in the user's units.
+
+        Of series, every change counts, also where they are too large, or their scale too small, to be learned from.
+        """
         ahead = layout._replace(quantiles=())
-        true = changes(self.ahead[rows] if y is None else y, ahead, self.scale(rows))[..., 0]
+        true = self._true_changes[rows]
+        if y is not None:
+            true = changes(y, ahead, self.scale(rows))[..., 0]
         if layout.minimum is not None or layout.quantiles:
             # Of values, not of rounded changes: whether one is below a quantile or at the minimum must be exact.
             base = self.rows.base[rows][..., None]
@@ -192,9 +205,14 @@ class Forecast(Problem):
         """The errors of changes [N, targets, horizons, quantiles]; y [N, targets · horizons] has the true ones."""
         change, true = self._changes(rows, change, layout, y)
         if not self.split.series:
-            return errors(change, true, self.info.labels, layout.horizons, layout.quantiles)
-        found = series_errors(change, true, self.split.table_of(rows), layout.quantiles)
+            return errors(change, true, self._last_value(rows), self.info.labels, layout.horizons, layout.quantiles)
+        found = series_errors(change, true, self._last_value(rows), self.split.table_of(rows), layout.quantiles)
         return mean_errors(found, self.info.labels, layout.horizons)
+
+    def _last_value(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The changes [N, targets, 1] of persistence: none, but up to the minimum."""
+        base, least = self.rows.base[rows][..., None], self.info.minimum
+        return np.zeros_like(base) if least is None else np.maximum(base, least) - base
 
     def series_scores(self, name: PartName, warm: int, output: Tensor) -> dict[str, Scores]:
         """The errors of every series that has scored rows, by name; empty if there is a single series."""
@@ -202,7 +220,7 @@ class Forecast(Problem):
             return {}
         rows, layout = self.scored(name, warm), self.layout
         change, true = self._changes(rows, changes(output.numpy(), layout, self.scale(rows)), layout)
-        found = series_errors(change, true, self.split.table_of(rows), layout.quantiles)
+        found = series_errors(change, true, self._last_value(rows), self.split.table_of(rows), layout.quantiles)
         return scores_by_series(found, self.split.series)
 
     def baselines(self, name: PartName, warm: int) -> dict[str, Scores]:
@@ -212,20 +230,16 @@ class Forecast(Problem):
         baselines = {"persistence": self._errors(rows, change, layout)}
         origins = np.asarray(self.split.tables)[self.split.table_of(rows)]
         for cycle, seconds in CYCLES.items():
-            lag = self.rows_in(seconds)
-            # The value of a cycle ago must be known at every scored row; short series may lack it.
-            ago = rows[:, None] + np.array(self.horizons) - lag  # [N, horizons]
+            lag, ahead = self.rows_in(seconds), np.array(self.horizons)
+            if lag <= ahead[0]:
+                continue
+            # The value of a cycle ago, or of several, must be known at every scored row; short series may lack it.
+            ago = rows[:, None] + ahead - lag * -(-ahead // lag)  # [N, horizons]
             known = ago >= origins[:, None]
-            enough = known.mean(0) >= (ENOUGH if self.split.series else 1.0)
-            there = enough & (np.array(self.horizons) < lag)
-            if there.any():
-                change = np.full((len(rows), *layout.shape), np.nan)
-                for place in np.flatnonzero(there):
-                    before = np.where(known[:, place], ago[:, place], rows)
-                    change[:, :, place, 0] = self.rows.base[before] - self.rows.base[rows]
-                found = self._errors(rows, change, layout)
-                whole = bool(there.all())
-                baselines[cycle] = {score: value for score, value in found.items() if whole or not np.isnan(value)}
+            if known.mean() >= (ENOUGH if self.split.series else 1.0):
+                values = self.rows.base[np.where(known, ago, rows[:, None])]  # [N, horizons, targets]
+                change = (values - self.rows.base[rows][:, None]).swapaxes(1, 2)[..., None]
+                baselines[cycle] = self._errors(rows, change, layout)
         # Trees are fitted to the training rows, so they are no baseline for all rows.
         if self.start is not None and name in ("valid", "test") and (trees := self.trees[0]) is not None:
             change = changes(trees.predict(self.rows.x[rows]), layout, self.scale(rows))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.forecast_options import level_name
-from nystream.data.forecast_values import middle
+from nystream.data.forecast_values import has_middle, middle
 from nystream.data.problem import Scores
 from nystream.data.table import counted
 
@@ -20,30 +20,36 @@ RELATIVE = " relative to persistence, mean over targets"  # of an error
 
 
 def errors(
-    output: Array, y: Array, targets: Sequence[str], horizons: Sequence[int] = (), quantiles: Sequence[float] = ()
+    output: Array,
+    y: Array,
+    naive: Array,
+    targets: Sequence[str],
+    horizons: Sequence[int] = (),
+    quantiles: Sequence[float] = (),
 ) -> Scores:
     """Mean absolute and root mean squared error of every target, in the user's units.
 
     For several targets, also the means of their ratios to the errors of persistence, which have no units; NaN if
     persistence is exact for one of them. For quantiles, first the mean of their pinball losses, the errors of the
-    median, and then the shares of true values up to each quantile and within the outer ones. For several horizons, all
-    of these are means over horizons, and those of every horizon follow.
+    median (none if there is nothing like it), and then the shares of true values up to each quantile and within the
+    outer ones. For several horizons, all of these are means over horizons, and those of every horizon follow.
 
     Args:
         output: Forecast changes [N, targets, horizons, quantiles].
         y: True changes [N, targets, horizons]; NaN if unknown.
+        naive: The changes of persistence, likewise.
         targets: The names of the targets.
         horizons: The numbers of rows ahead, if there are several.
         quantiles: The levels of the quantiles; none if the forecasts are single numbers.
     """
-    ours, naive = two_errors(middle(output, quantiles), y), two_errors(np.zeros_like(y), y)
-    kinds = dict(zip(ERRORS, ours, strict=True))  # [targets, horizons] each
+    ours, naive = two_errors(middle(output, quantiles), y), two_errors(np.broadcast_to(naive, y.shape), y)
+    kinds = dict(zip(ERRORS, ours, strict=True)) if has_middle(quantiles) else {}  # [targets, horizons] each
     if quantiles:
         kinds = {PINBALL: pinball_loss(output, y, quantiles), **kinds, **shares(output, y, quantiles)}
     scores: Scores = {}
     for place, name in enumerate(targets):
         scores |= {f"{kind}{of(name, targets)}": float(values[place].mean()) for kind, values in kinds.items()}
-    if len(targets) > 1:
+    if len(targets) > 1 and has_middle(quantiles):
         means, naive = ours.mean(2), naive.mean(2)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.where(naive > 0, means / naive, np.nan).mean(1)

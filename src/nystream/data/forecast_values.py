@@ -83,6 +83,12 @@ def without_axes(values: NDArray[Any], layout: Layout) -> NDArray[Any]:
     return values.reshape(*values.shape[:-3], *layout.axes)
 
 
+def has_middle(quantiles: Sequence[float]) -> bool:
+    """Whether quantiles have a median, or are even on both sides of it; single numbers count as one."""
+    count = len(quantiles)
+    return not count or 0.5 in quantiles or abs(quantiles[(count - 1) // 2] + quantiles[count // 2] - 1) < 1e-6
+
+
 def middle(values: Array, quantiles: Sequence[float]) -> Array:
     """Return the forecasts [...] that stand for quantiles [..., quantiles]: the median, or what is in the middle.
 

@@ -151,7 +151,8 @@ def _train(
                         f"of {usual}"
                     )
             seconds = expected.run(train_config, sum(phase.config.epochs for phase in phases))
-            log(f"training will take {expected_time.told(seconds)}: {1000 * expected.update:.0f} ms per update")
+            update = f"{max(1000 * expected.update, 1):.0f} ms per update"
+            log(f"training will take {expected_time.told(seconds)}: {update}")
         model = _run_phases(settings, common, model, phases, log)
         log_if_worse(folder / CHECKPOINTS / phases[-1].folder, log)
         model = finished(model, config, problem, log)

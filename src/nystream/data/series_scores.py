@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nystream.data.forecast_scores import ERRORS, PINBALL, ahead, of, pinball_losses, shares
-from nystream.data.forecast_values import middle
+from nystream.data.forecast_values import has_middle, middle
 from nystream.data.problem import Scores
 
 RELATIVE = " relative to persistence"
@@ -58,12 +58,15 @@ def learnable(y: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.abs(y) <= MAX_CHANGE, y, y.dtype.type(np.nan))
 
 
-def series_errors(output: Array, y: Array, numbers: NDArray[np.int64], quantiles: Sequence[float] = ()) -> SeriesErrors:
+def series_errors(
+    output: Array, y: Array, naive: Array, numbers: NDArray[np.int64], quantiles: Sequence[float] = ()
+) -> SeriesErrors:
     """The errors of each series.
 
     Args:
         output: Forecast changes [N, targets, horizons, quantiles].
         y: True changes [N, targets, horizons]; NaN if unknown.
+        naive: The changes of persistence, likewise.
         numbers: The series of each row, in order.
         quantiles: The levels of the quantiles; none if the forecasts are single numbers.
     """
@@ -78,13 +81,13 @@ def series_errors(output: Array, y: Array, numbers: NDArray[np.int64], quantiles
     def two(error: Array) -> dict[str, Array]:
         return dict(zip(ERRORS, (mean(np.abs(error)), np.sqrt(mean(np.square(error)))), strict=True))
 
-    ours, naive = two(middle(output, quantiles) - y), two(y)
+    ours, of_naive = two(middle(output, quantiles) - y) if has_middle(quantiles) else {}, two(naive - y)
     if not quantiles:
-        return SeriesErrors(present, ours, naive, {})
+        return SeriesErrors(present, ours, of_naive, {})
     # The pinball loss of the last value, as all quantiles, is half of its absolute error at the level 0.5.
-    naive = {PINBALL: naive[ERRORS[0]] / 2, **naive}
+    of_naive = {PINBALL: of_naive[ERRORS[0]] / 2, **of_naive}
     ours = {PINBALL: mean(pinball_losses(output, y, quantiles)), **ours}
-    return SeriesErrors(present, ours, naive, shares(output, y, quantiles))
+    return SeriesErrors(present, ours, of_naive, shares(output, y, quantiles))
 
 
 def mean_errors(errors: SeriesErrors, targets: Sequence[str], horizons: Sequence[int] = ()) -> Scores:
@@ -100,7 +103,7 @@ def mean_errors(errors: SeriesErrors, targets: Sequence[str], horizons: Sequence
         scores |= {f"{what}{of(name, targets)}": float(share[place].mean()) for what, share in errors.shares.items()}
     for column, rows in enumerate(horizons):
         for kind, ratios in relative.items():
-            scores[f"{kind}{RELATIVE}{ahead(rows)}{GEOMETRIC_MEAN}"] = _geometric_mean(ratios[..., column])
+            scores[f"{kind}{RELATIVE}{GEOMETRIC_MEAN}{ahead(rows)}"] = _geometric_mean(ratios[..., column])
     return scores
 
 
@@ -124,11 +127,16 @@ def scores_by_series(errors: SeriesErrors, names: Sequence[str]) -> dict[str, Sc
             for suffix, by_kind in kinds.items()
             for kind, values in by_kind.items()
         }
-    worst = f"{ERRORS[0]}{RELATIVE}"
+    worst = _ranked(errors.ours)
     return dict(sorted(found.items(), key=lambda item: -np.nan_to_num(item[1][worst], nan=-1.0)))
+
+
+def _ranked(kinds: Mapping[str, Any]) -> str:
+    """The score by which series are ordered."""
+    return f"{ERRORS[0] if ERRORS[0] in kinds else PINBALL}{RELATIVE}"
 
 
 def worst_series(scores: Mapping[str, Scores], count: int = 5) -> dict[str, Scores]:
     """The series whose mean absolute error is largest in relation to persistence; those without one are left out."""
-    worst = f"{ERRORS[0]}{RELATIVE}"
+    worst = _ranked(next(iter(scores.values()), {ERRORS[0]: 0.0}))
     return dict([item for item in scores.items() if item[1][worst] == item[1][worst]][:count])

@@ -98,7 +98,7 @@ def require_same_info(info: dict[str, Any], ours: ModelInfo) -> None:
     expected = json.loads(json.dumps(ours.to_dict()))
     different = [name for name in {**expected, **info} if info.get(name) != expected.get(name)]
     if different:
-        raise ValueError(f"it was saved with a model that has a different {' and '.join(different)}")
+        raise ValueError(f"it was saved with another model, which differs in: {', '.join(different)}")
 
 
 def same_file(path: Path | None, other: Path | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from nystream.data.columns import category_name
 from nystream.data.reader import LiveReader, RecordError, is_empty
 from nystream.live.answers import Answer
 from nystream.live.session import Session
@@ -45,6 +46,7 @@ class SeriesSession(Session):
         return all(map(self._sessions.whole, self._sessions))
 
     def take(self, record: Any) -> list[Answer]:
+        self._series = ""  # in case there is none
         self._series = self._name(record)
         answers = self._sessions.take(self._series, record)
         self._tokens += len(answers)
@@ -82,4 +84,4 @@ class SeriesSession(Session):
             return ""
         if is_empty(record[self.column]):
             raise RecordError(f"column {self.column!r} is empty, so the series of the record is unknown")
-        return str(record[self.column]).strip()
+        return category_name(record[self.column])
