@@ -149,7 +149,7 @@ def own_series() -> str:
         errors = [f"{one['test'][name][first]:.3f}" if name in one["test"] else "–" for name in names]
         rows.append([one["table"], f"{one['rows']:,}", f"{one['horizon']}", *errors, f"{one['seconds']} s"])
     return (
-        f"From the same run of `{record['command']}`, with all defaults: the mean absolute error on the test part "
+        f"With all defaults (`{record['command']}`): the mean absolute error on the test part "
         f"relative to that of the last value, the geometric mean over series.\n\n"
         + table(["table", "rows", "hours ahead", *names, "time"], rows)
     )
@@ -164,6 +164,6 @@ def own_folders() -> str:
         name = next(name for name in scores if name in one["test"]["model"])
         ours, logistic = (one["test"][model][name] for model in ("model", "logistic regression"))
         rows.append([one["folder"], name, f"{ours:.3f}", f"{logistic:.3f}", f"{one['seconds']} s"])
-    return f"Folders with all defaults, from the same run of `{record['command']}`, on their test files:\n\n" + table(
+    return f"Folders with all defaults (`{record['command']}`), on their test files:\n\n" + table(
         ["folder", "score", "model", "logistic regression", "time"], rows
     )

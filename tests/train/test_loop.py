@@ -354,3 +354,17 @@ def test_groups_that_arrive_together_can_be_trained(tiny, windows, streams, vari
             config = TrainConfig(epochs=1, batch_size=8, through=through, short=0.3)
             result = fit(tiny(variant, update_size=update_size), data, data, config, task=task)
             assert result.best_epoch == 1
+
+
+def test_a_single_gradient_that_is_not_finite_is_left_out(tiny, windows):
+    model, count = tiny("full"), iter(range(1000))
+    model.head.weight.register_hook(lambda gradient: gradient * (math.nan if next(count) == 3 else 1.0))
+    fit(model, windows(40), None, TrainConfig(epochs=2, batch_size=4), task=Classification(), progress=False)
+    assert weights(model).isfinite().all()
+
+
+def test_gradients_that_are_never_finite_are_an_error(tiny, windows):
+    model = tiny("full")
+    model.head.weight.register_hook(lambda gradient: gradient * math.nan)
+    with pytest.raises(FloatingPointError, match="the loss is not finite in epoch 1"):
+        fit(model, windows(40), None, TrainConfig(epochs=2, batch_size=4), task=Classification(), progress=False)

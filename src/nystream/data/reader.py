@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Policy = Literal["fail", "fill", "skip"]  # for missing fields, and for missing rows
 
-MISSING_HINT = "`missing='fill'` takes the last value, or else a usual one, `missing='skip'` drops the record"
+MISSING_HINT = "`missing='fill'` repeats the last value, `missing='skip'` drops the record"
 EMPTY = ("", "na", "n/a", "nan", "nat", "null", "none", "-", "?")  # fields that count as empty
 MAX_SHOWN = 40  # characters of a field in a message
 

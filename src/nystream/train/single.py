@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,6 +20,8 @@ from nystream.train.optimizer import adamw, load_optimizer, optimizer_tensors, s
 from nystream.train.predict import predict, scored
 from nystream.train.sampler import order, sampler, updates, warm_up
 from nystream.train.tasks import Task
+
+MAX_LEFT_OUT = 5  # updates in succession whose gradient is not finite
 
 
 class Single:
@@ -45,6 +48,7 @@ class Single:
         self.averages = {name: x.detach().clone() for x, name in self.names.items()} if config.average else {}
         self.best = self._weights()
         self._epoch, self._order = -1, list[Tensor]()
+        self._left_out = 0  # updates in succession
 
     def step(self, epoch: int, index: int, lr: float) -> Tensor:
         """One update; return the mean loss of its batch [1]."""
@@ -65,10 +69,15 @@ class Single:
         loss = total / world.total(count).clamp(min=1)
         self.optimizer.zero_grad(set_to_none=True)
         (loss * world.size).backward()  # DistributedDataParallel takes the mean over processes
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.names, self.config.clip)
+        largest = math.inf if self.config.clip is None else self.config.clip
+        norm = nn.utils.clip_grad_norm_(self.names, largest)
+        # A single gradient that overflows is left out, as it would make every weight NaN; more than that is an error.
+        self._left_out = 0 if bool(norm.isfinite()) else self._left_out + 1
+        if self._left_out > MAX_LEFT_OUT:
+            return world.total(loss.detach() * math.nan)[None]
         set_lr(self.optimizer, lr)
-        self.optimizer.step()
+        if not self._left_out:
+            self.optimizer.step()
         if self.averages:
             number = epoch * self.updates + index + 1
             average.move(self.averages.values(), self.names, self.config.average, number)
