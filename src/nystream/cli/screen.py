@@ -15,6 +15,7 @@ from rich.text import Text
 from nystream.config import ModelInfo
 from nystream.data.forecast_scores import ERRORS, PINBALL, ahead
 from nystream.data.problem import Scores
+from nystream.data.series_scores import GEOMETRIC_MEAN, MEAN
 from nystream.data.verdict import verdicts
 
 WIDTH = 80  # of prose, even on a wider terminal
@@ -81,8 +82,10 @@ def fitting(table: Table, output: Console) -> Iterator[Table]:
 
 def print_scores(output: Console, scores: Mapping[str, Scores], info: ModelInfo, title: str) -> None:
     """Print the scores of a model and its baselines, and how they compare."""
-    several = f": means over {len(info.horizons)} horizons, the first and the last" if info.horizons else ""
-    print_table(output, scores_table(scores, info), f"{title}{several}")
+    over = ["series"] if any(name.endswith(MEAN) for name in scores["model"]) else []
+    over += [f"{len(info.horizons)} horizons, the first and the last"] if info.horizons else []
+    means = f": means over {' and '.join(over)}" if over else ""
+    print_table(output, scores_table(scores, info), f"{title}{means}")
     output.print(filled([verdict(scores, info)], output.width))
 
 
@@ -103,7 +106,7 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
     names = [name for name in next(iter(scores.values())) if _shown(_kind(name), info)]
     if len(names) <= MAX_SCORES_ACROSS:
         for score in names:
-            table.add_column(score, justify="right")
+            table.add_column(_short(score), justify="right")
         for name, values in scores.items():
             cells = (shown_number(values.get(score)) for score in names)
             table.add_row(name, *cells, style="bold" if name == "model" else "")
@@ -111,7 +114,7 @@ def scores_table(scores: Mapping[str, Scores], info: ModelInfo) -> Table:
     for name in scores:
         table.add_column(name, justify="right", style="bold" if name == "model" else "", no_wrap=True)
     for score in names:
-        wrapped = "\n".join(textwrap.wrap(score, MAX_SCORE_NAME, break_on_hyphens=False))
+        wrapped = "\n".join(textwrap.wrap(_short(score), MAX_SCORE_NAME, break_on_hyphens=False))
         table.add_row(wrapped, *(shown_number(values.get(score)) for values in scores.values()))
     return table
 
@@ -136,7 +139,7 @@ def verdict(scores: Mapping[str, Scores], info: ModelInfo) -> str:
 
 def _compared(scores: Mapping[str, Scores], score: str, higher: bool) -> str:
     found = verdicts(scores, higher_is_better=higher, score=score)
-    return f"{score.capitalize()}: {'; '.join(one.sentence for one in found)}."
+    return f"{_short(score).capitalize()}: {'; '.join(one.sentence for one in found)}."
 
 
 def _shown(kind: str, info: ModelInfo) -> bool:
@@ -144,6 +147,11 @@ def _shown(kind: str, info: ModelInfo) -> bool:
     ends = tuple(map(ahead, (*info.horizons[:1], *info.horizons[-1:])))
     single = kind.endswith(tuple(map(ahead, info.horizons)))
     return not single or (kind.endswith(ends) and kind.startswith((PINBALL, *ERRORS)))
+
+
+def _short(score: str) -> str:
+    """The name of a score without what the title of its table says."""
+    return score.replace(GEOMETRIC_MEAN, "").replace(MEAN, "")
 
 
 def _kind(score: str) -> str:
