@@ -150,7 +150,8 @@ def own_series() -> str:
         rows.append([one["table"], f"{one['rows']:,}", f"{one['horizon']}", *errors, f"{one['seconds']} s"])
     return (
         f"With all defaults (`{record['command']}`): the mean absolute error on the test part "
-        f"relative to that of the last value, the geometric mean over series.\n\n"
+        f"relative to that of the last value, the geometric mean over series. This is one run: runs of "
+        f"this table differ, and another one was only as good as ridge regression.\n\n"
         + table(["table", "rows", "hours ahead", *names, "time"], rows)
     )
 
