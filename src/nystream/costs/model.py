@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nystream.variants as variants
-from nystream.ops.segments import segment_count
 from nystream.variants.record import load
 
 FORMS = ("recompute", "partials", "subtract", "auto")
@@ -67,7 +66,7 @@ class Sizes(NamedTuple):
     @property
     def segments(self) -> int:
         """K: the number of segments of a window with partial sums, as in `nystream.ops.sliding`."""
-        return segment_count(self.n // self.update_size)
+        return 0
 
     @property
     def partials(self) -> int:

@@ -1,125 +1,143 @@
-"""A sliding window over `partials`: one group in, one group out, a few combines, nothing subtracted.
+"""A sliding window over `partials`: one group in, one group out, nothing subtracted, the same work at every step.
 
-The window has N groups of r tokens each, N = n / r, and is divided into K segments, of which N mod K are one group
-longer. Segment k always occupies the same slots of the ring. While segment k is being overwritten, the window is
+The window has N groups of r tokens each, N = n / r, and is cut as `cut` describes. A push adds the new group to the
+running total of its block in every tier, and renews the middle of the landmarks that begin a new block. A read combines
+the middle with the edges. Constant tables, indexed by the phase (the number of groups so far, mod N), say which tokens
+and slots these read and write. Where fewer landmarks begin a block than at other phases, those that began last are
+summed again, with the same result. So there are no branches, and the rows of a batch may be at different phases.
 
-    the new groups of segment k  +  the old groups of segment k  +  all other segments
-           (back)                        (front, a suffix)         (middle, and the last whole segment)
+Slots: 0 identity, 1 the middle, then the totals of all tiers. The total of a block that is being overwritten has only
+its new groups.
 
-Each push does three combines: the new group joins the back; the suffixes of the segment that is overwritten next grow
-by one group; and one whole segment joins the next middle. A constant table, indexed by the phase (the number of groups
-so far, mod 2N), says which slots these read and write. A sum starts from the identity slot, and unneeded results go to
-a trash slot. So there are no branches and no masks, and the rows of a batch may be at different phases.
-
-Slots: 0 identity, 1 trash, 2 and 3 the two middles, then K segment totals, then L suffixes, where L is the length of
-the longest segment. Suffixes that are read and suffixes that are built share these slots: they grow from opposite ends
-and swap roles with every segment.
-
-Cost of a push and a read: 12 m (d + 1) multiplications for r = 1: two new partials, three combines of two and one of
-four. State: (4 + K + L) m (d + 2) numbers per head, K about √N / 2.
-Needs N >= 2 and K − 2 <= ⌊N / K⌋.
+Cost of a push and a read, for r = 1 and blocks of L >= m tokens: about 2 L + 4 m + 2 S tokens' values, where S is the
+length of a block of tier 1, independent of n. State: 2 + K₁ + K₂ + ... partials.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nystream.ops import partials, ring
 from nystream.ops.constants import per_device
-from nystream.ops.landmarks import Segments
+from nystream.ops.cut import Array, Cut, cut
 from nystream.ops.partials import FLOOR, Partial, select
-from nystream.ops.segments import segment_count
 
-IDENTITY, TRASH, MIDDLES, SEGMENTS = 0, 1, 2, 4
-
-
-class Cut(Segments):
-    """The segments of a window, `length` groups in all, and the slots of their partials."""
-
-    __slots__ = ()
-
-    @property
-    def suffixes(self) -> int:
-        """Index of the first suffix slot."""
-        return SEGMENTS + self.segments
-
-    @property
-    def slots(self) -> int:
-        return self.suffixes + self.longest
-
-    def locate(self, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Segment k of a group, its index j in the segment, and the segment's turn (0 or 1, alternating)."""
-        k = self.of(group + 1)
-        turn = (group // self.length * self.segments + k) % 2
-        return k, group % self.length - self.start(k), turn
-
-    def between(self, older: Tensor, newer: Tensor) -> Tensor:
-        """Groups from the end of one segment to the end of another that comes after it."""
-        return (self.start(newer) + self.size(newer) - self.start(older) - self.size(older)) % self.length
-
-    def suffix_slot(self, length: Tensor, turn: Tensor) -> Tensor:
-        """Slot of the suffix of `length` >= 1 groups that is read during `turn`."""
-        return self.suffixes + torch.where(turn == 0, length - 1, self.longest - length)
+IDENTITY, MIDDLE, TOTALS = 0, 1, 2
 
 
-def cut(groups: int) -> Cut:
-    return Cut(groups, segment_count(groups))
+def slots(groups: int, update_size: int, landmarks: int) -> int:
+    """Number of partials of a window."""
+    return TOTALS + cut(groups, update_size, landmarks).totals
 
 
-class SlotTable(NamedTuple):
-    """For every phase, the slots that a push reads and writes and the slots that a read combines."""
+class Table(NamedTuple):
+    """What a push and a read do at every phase.
 
-    older: Tensor  # [2N, 3] the back, the next suffix and the next middle so far
-    whole: Tensor  # [2N] the segment that joins the next middle
-    group: Tensor  # [2N] the ring group that joins the next suffix
-    write: Tensor  # [2N, 3] where the three results go
-    read: Tensor  # [2N, 4] back, front, middle, last whole segment
-    older_age: Tensor  # [3] groups by which a push moves the end of the back, of a suffix and of a middle
-    join_age: Tensor  # [2N, 3] groups from the end of what joins to the end of the sum that it joins
-    read_age: Tensor  # [2N, 4] groups from the end of what is read to the newest group
+    A push sums R landmarks: those that begin a block with the new group, and those that began before them.
+    """
+
+    landmark: Tensor  # [N, R]
+    group: Tensor  # [N, R, P] the groups that join their middle, or the first one after the edges
+    void: Tensor  # [N, R, P] where `group` is the latter
+    end: Tensor  # [N, R] the newest group in the middle
+    joins: Tensor  # [N, R, Q] the totals that join it, then identities
+    join_age: Tensor  # [N, R, Q] groups from the end of each of those to the end of the middle
+    total: Tensor  # [N, tiers] slots of the totals that the new group joins
+    grown: Tensor  # [N, tiers] the same, or the identity where the new group is the first
+    edge: Tensor  # [N, E] groups that are edges of some landmark
+    other: Tensor  # [N, E, 1, m] landmarks of which they are not
+    passed: Tensor  # [N, m] groups since the end of every landmark's middle
+    first: Tensor  # [N, m] the first edge of every landmark, −N to N
+    last: Tensor  # [N, m] the first group after it that is not
 
 
 @per_device
-def table(groups: int) -> SlotTable:
-    """The table of a window of N = `groups` groups."""
-    c = cut(groups)
-    k, j, turn = c.locate(torch.arange(2 * groups))
-    following, last = (k + 1) % c.segments, (k - 1) % c.segments
-    between = c.segments - 2
-    back = SEGMENTS + k
-    front = c.size(k) - 1 - j
-    grown = j + 1
-    growing = grown < c.size(following)
-    merging = j < between
-    identity = torch.full_like(k, IDENTITY)
-    trash = torch.full_like(k, TRASH)
-    suffix = c.suffix_slot(grown, 1 - turn)
-    middle, next_middle = MIDDLES + turn, MIDDLES + 1 - turn
-    older = [
-        torch.where(j == 0, identity, back),
-        torch.where(growing & (j > 0), c.suffix_slot(grown - 1, 1 - turn), identity),
-        torch.where(merging & (j > 0), next_middle, identity),
-    ]
-    write = [back, torch.where(growing, suffix, trash), torch.where(merging, next_middle, trash)]
-    read = [
-        back,
-        torch.where(front > 0, c.suffix_slot(front, turn), identity),
-        middle if between else identity,
-        SEGMENTS + last,
-    ]
-    return SlotTable(
-        older=torch.stack(older, 1),
-        whole=torch.where(merging, SEGMENTS + (k + 2 + j) % c.segments, identity),
-        group=(c.start(following) + c.size(following) - grown).clamp(min=0),
-        write=torch.stack(write, 1),
-        read=torch.stack(read, 1),
-        older_age=torch.tensor([1, 0, 0]),
-        join_age=torch.stack([identity, j, c.between((k + 2 + j) % c.segments, last)], 1),
-        read_age=torch.stack([identity, groups + j + 1 - c.size(k), j + 1 + c.size(last), j + 1], 1),
+def table(groups: int, update_size: int, landmarks: int) -> Table:
+    """The table of a window of N = `groups` groups of `update_size` tokens, for m = `landmarks` landmarks."""
+    c, m = cut(groups, update_size, landmarks), landmarks
+    begins, place = c.begins(m), np.arange(groups)
+    # Events, in the order of the ring: a landmark begins a block.
+    order = np.argsort(begins.ravel(), kind="stable")
+    after = np.vstack([begins[1:], begins[:1] + groups])
+    begin, following = begins.ravel()[order], after.ravel()[order]
+    group, void, joins = _middles(c, begin, following % groups)
+    begun = np.searchsorted(begin, place, side="right")  # number of events so far
+    most = int(np.diff(begun, prepend=0).max())
+    event = (begun[:, None] - 1 - np.arange(most)) % len(begin)  # [N, R]
+    total, grown, newest = [], [], [np.zeros(TOTALS, np.int64)]
+    for tier in range(1, len(c.tiers) + 1):
+        bounds = c.bounds(tier)
+        index = np.searchsorted(bounds, place, side="right") - 1
+        total.append(_slots_before(c, tier) + index)
+        grown.append(np.where(bounds[index] == place, IDENTITY, total[-1]))
+        newest.append(bounds[1:] - 1)
+    join_age = (begin[:, None] - 1 - np.concatenate(newest)[joins]) % groups
+    block = np.searchsorted(begins[:, 0], place, side="right") - 1
+    own, before = begins[block], np.vstack([begins[-1:] - groups, begins[:-1]])[block]  # [N, m]
+    started = own <= place[:, None]
+    first, last = np.where(started, own, before), np.where(started, after[block], own)
+    edge = first.min(1, keepdims=True) + np.arange(2 * c.longest_edges)  # [N, E]
+    other = (edge[..., None] < first[:, None]) | (edge[..., None] >= last[:, None])
+    columns = (
+        (order % m)[event],
+        group[event],
+        void[event],
+        (begin[event] - 1) % groups,
+        joins[event],
+        join_age[event],
+        np.stack(total, 1) if total else np.zeros((groups, 0), np.int64),
+        np.stack(grown, 1) if total else np.zeros((groups, 0), np.int64),
+        edge % groups,
+        other[:, :, None],
+        place[:, None] + 1 - first,
+        first,
+        last,
     )
+    return Table(*(torch.from_numpy(np.ascontiguousarray(column)) for column in columns))
+
+
+def _slots_before(c: Cut, tier: int) -> int:
+    return TOTALS + sum(c.tiers[: tier - 1])
+
+
+def _middles(c: Cut, first: Array, last: Array) -> tuple[Array, Array, Array]:
+    """Groups [events, P], which of these places are void, and totals [events, Q] that join the middles of all events.
+
+    A middle leaves out the groups first ... last − 1.
+    """
+    low, high, items = first, (last - 1) % c.groups, c.groups
+    runs: list[Array] = []  # of groups, then of the totals of every tier: first and end of two runs, [events, 4]
+    for tier in range(1, len(c.tiers) + 1):
+        bounds = c.bounds(tier) if tier == 1 else _child_bounds(c, tier)
+        older, newer = (np.searchsorted(bounds, x, side="right") - 1 for x in (low, high))
+        runs.append(np.stack([bounds[older], low, high + 1, bounds[newer + 1]], 1))
+        low, high, items = older, newer, c.tiers[tier - 1]
+    wraps = low > high  # the edges continue at the start of the ring, so everything else is one run
+    runs.append(np.stack([np.where(wraps, low, 0), low, high + 1, np.where(wraps, low, items)], 1))
+    group, void = _listed(runs[0], last)
+    joins = [
+        np.where(none, IDENTITY, _slots_before(c, tier) + index)
+        for tier, (index, none) in enumerate((_listed(run, last) for run in runs[1:]), 1)
+    ]
+    return group, void, np.concatenate([np.zeros((len(first), 0), np.int64), *joins], 1)
+
+
+def _listed(runs: Array, spare: Array) -> tuple[Array, Array]:
+    """[events, P]: the items of two runs [events, 4], or `spare` in void places, and which places are void."""
+    size = runs[:, 1::2] - runs[:, ::2]
+    place = np.arange(max(1, size.sum(1).max()))
+    item = np.where(place < size[:, :1], runs[:, :1] + place, runs[:, 2:3] + place - size[:, :1])
+    void = place >= size.sum(1)[:, None]
+    return np.where(void, spare[:, None], item), void
+
+
+def _child_bounds(c: Cut, tier: int) -> Array:
+    """First block of the tier below in every block of a tier, and the end."""
+    return np.searchsorted(c.bounds(tier - 1), c.bounds(tier))
 
 
 def push(
@@ -131,87 +149,145 @@ def push(
     value: Tensor,
     decay: Tensor | None = None,
 ) -> None:
-    """Add a group, in place: logit [B, r, H, m], value [B, r, H, D]; `time` is the time before it."""
-    r = logit.shape[1]
-    groups = ring_logit.shape[1] // r
-    t = table(groups, device=time.device)
-    b, phase = ring.rows(time), (time // r) % (2 * groups)
-    at = t.group[phase]
-    logits = torch.stack([logit, ring_logit.unflatten(1, (-1, r))[b, at]], 1)  # [B, 2, r, H, m]
-    values = torch.stack([value, ring_value.unflatten(1, (-1, r))[b, at].to(value.dtype)], 1)
-    if decay is not None:
-        logits = logits - _within_group(decay, r)
-    joins = partials.of_tokens(logits.transpose(2, 3), values.transpose(2, 3))
-    whole, older = t.whole[phase], t.older[phase]
-    joins = _cat(joins, select(parts, b[:, None], whole[:, None]))
-    grown = select(parts, b[:, None], older)
-    if decay is not None:
-        joins = partials.aged(joins, _by_groups(decay, t.join_age[phase], r))
-        grown = partials.aged(grown, _by_groups(decay, t.older_age, r))
-    new = partials.combine(grown, joins)
-    write = t.write[phase]
-    parts.max.index_put_((b[:, None], write), new.max)
-    parts.sum.index_put_((b[:, None], write), new.sum)
+    """Add a group, in place: logit [B, r, H, m], value [B, r, H, D]; `time` is the time before it.
 
-
-def read(parts: Partial, time: Tensor, n: int, r: int, decay: Tensor | None = None) -> Tensor:
-    """Δ_φ V [B, H, m, D] of the window; `time` is the time after the newest group."""
-    groups = n // r
-    b, phase = ring.rows(time), (time // r - 1) % (2 * groups)
-    t = table(groups, device=time.device)
-    window = select(parts, b[:, None], t.read[phase])  # max [B, 4, H, m]
-    if decay is not None:
-        window = partials.aged(window, _by_groups(decay, t.read_age[phase], r))
-    return partials.mean(partials.merge(window, -3))
-
-
-def rebuild(ring_logit: Tensor, ring_value: Tensor, time: Tensor, r: int, decay: Tensor | None = None) -> Partial:
-    """Compute all partials from the rings, in O(n m d). Void tokens have a logit of −inf.
-
-    No intermediate array is larger than the rings, except the suffixes of two segments.
+    The rings do not have the group yet; the middles that are summed do not contain it.
     """
+    r, heads, m = logit.shape[1:]
     groups = ring_logit.shape[1] // r
-    c = cut(groups)
-    device, b = time.device, ring.rows(time)
-    k, j, turn = c.locate((time // r - 1) % (2 * groups))  # of the newest group
-    every = torch.arange(c.segments, device=device)
-    place = torch.arange(c.longest, device=device)
-    slots = (c.start(every)[:, None] + place).clamp(max=groups - 1)  # [K, L] ring groups of every segment
-    inside = place < c.size(every)[:, None]
-    # The total of the newest segment covers only its new groups, the back; the others are complete.
-    back = inside & ((every != k[:, None])[:, :, None] | (place <= j[:, None, None]))  # [B, K, L]
-    logit, value = ring_logit.unflatten(1, (-1, r)), ring_value.unflatten(1, (-1, r))
+    t = table(groups, r, m, device=time.device)
+    phase = (time // r) % groups
+    if t.total.shape[1]:
+        _join_totals(parts, t, phase, logit, value, decay)
+    landmark, group = t.landmark[phase], t.group[phase]  # [B, R], [B, R, P]
+    b, h = ring.rows(time)[:, None, None], torch.arange(heads, device=time.device)
+    own = landmark[:, :, None, None]
+    if r == 1:
+        near = ring_logit[b[..., None], group[..., None], h, own].unsqueeze(3)  # [B, R, P, r, H]
+    else:
+        token = torch.arange(r, device=time.device)[:, None]
+        near = ring_logit.unflatten(1, (-1, r))[b[..., None, None], group[..., None, None], token, h, own[..., None]]
+    if decay is not None:
+        age = (t.end[phase][..., None] - group) % groups
+        near = near - (_within_group(decay, r) + _by_groups(decay, age, r).unsqueeze(-3))[..., 0]
+    near = near.masked_fill(t.void[phase][..., None, None], -torch.inf).flatten(2, 3)  # [B, R, P r, H]
+    largest = near.amax(2).clamp(min=FLOOR)  # [B, R, H]
+    far = (b[..., None], t.joins[phase][..., None], h, own)  # [B, R, Q, H]
+    if t.joins.shape[-1]:
+        above = parts.max[far]
+        if decay is not None:
+            above = above - _by_groups(decay, t.join_age[phase], r)[..., 0]
+        largest = torch.maximum(largest, above.amax(2))
+    # A void place repeats a group of the middle, so a NaN there is one that the middle has anyway.
+    values = ring_value.unflatten(1, (-1, r))[b, group].to(logit.dtype).flatten(2, 3)  # [B, R, P r, H, D]
+    weight = (near - largest.unsqueeze(2)).exp_().transpose(2, 3)  # [B, R, H, P r]
+    summed = partials.with_ones((weight.unsqueeze(-2) @ values.transpose(2, 3)).squeeze(-2))  # [B, R, H, D + 1]
+    summed[..., -1] = weight.sum(-1)
+    if t.joins.shape[-1]:
+        weight = (above - largest.unsqueeze(2)).exp_().transpose(2, 3)
+        summed += (weight.unsqueeze(-2) @ parts.sum[far].transpose(2, 3)).squeeze(-2)
+    into = (b, h, landmark[..., None])
+    parts.max[:, MIDDLE].index_put_(into, largest)
+    parts.sum[:, MIDDLE].index_put_(into, summed)
+
+
+def _join_totals(parts: Partial, t: Table, phase: Tensor, logit: Tensor, value: Tensor, decay: Tensor | None) -> None:
+    """Add a group to the totals of the blocks that it is in, in place."""
+    r, b, into = logit.shape[1], ring.rows(phase)[:, None], t.total[phase]  # [B, tiers]
     if decay is not None:
         logit = logit - _within_group(decay, r)
+    new = partials.of_tokens(logit.transpose(1, 2), value.transpose(1, 2))
+    older = select(parts, b, t.grown[phase])
+    if decay is not None:
+        older = partials.aged(older, r * decay[:, None])
+    grown = partials.combine(older, select(new, slice(None), None))
+    parts.max.index_put_((b, into), grown.max)
+    parts.sum.index_put_((b, into), grown.sum)
 
-    def lowered(logit: Tensor, end: Tensor) -> Tensor:
-        """Logits [B, ., L, r, H, m] of segments, decayed up to their group number `end` [B, .]."""
-        return logit if decay is None else logit - _by_groups(decay, end[..., None] - place, r).unsqueeze(-3)
 
-    ends = torch.where(every == k[:, None], j[:, None], c.size(every) - 1)
-    totals = _of_groups(lowered(logit[:, slots], ends), value[:, slots], back)  # max [B, K, H, m]
+def read(
+    parts: Partial,
+    ring_logit: Tensor,
+    ring_value: Tensor,
+    time: Tensor,
+    r: int,
+    decay: Tensor | None = None,
+) -> Tensor:
+    """Δ_φ V [B, H, m, D] of the window; `time` is the time after the newest group, which is in the rings."""
+    n, m = ring_logit.shape[1], ring_logit.shape[3]
+    groups = n // r
+    t = table(groups, r, m, device=time.device)
+    b, place = ring.rows(time)[:, None], (time // r - 1) % groups
+    group = t.edge[place]  # [B, E]
+    logit, value = (x.unflatten(1, (-1, r))[b, group] for x in (ring_logit, ring_value))  # [B, E, r, H, .]
+    if decay is not None:
+        age = (place[:, None] - group) % groups
+        logit = logit - _within_group(decay, r) - _by_groups(decay, age, r).unsqueeze(-3)
+    # All of these tokens are in the window, so no NaN among them needs to be hidden.
+    logit, value = logit.masked_fill(t.other[place].unsqueeze(2), -torch.inf), value.to(logit.dtype)
+    edges = partials.of_tokens(logit.flatten(1, 2).transpose(1, 2), value.flatten(1, 2).transpose(1, 2))
+    middle = select(parts, slice(None), MIDDLE)
+    if decay is not None:
+        middle = partials.aged(middle, r * decay[:, None] * t.passed[place].unsqueeze(1))
+    return partials.mean(partials.combine(edges, middle))
 
-    pair = torch.stack([k, (k + 1) % c.segments], 1)  # [B, 2] the segments whose suffixes are in use
-    at = b[:, None, None], slots[pair]  # [B, 2, L]
-    whole = lowered(logit[at], c.size(pair) - 1).unsqueeze(3)
-    tails = partials.suffixes(_of_groups(whole, value[at].unsqueeze(3), inside[pair].unsqueeze(3)))
 
-    ahead = (every - k[:, None] - 2) % c.segments  # [B, K] the order in which segments join the next middle
-    last = (k[:, None] - 1) % c.segments
-    others = (every != k[:, None]) & (every != last)
-    joined = ahead < (j[:, None] + 1).clamp(max=c.segments - 2)
-    middle, next_middle = (
-        _merge_where(
-            totals if decay is None else partials.aged(totals, _by_groups(decay, c.between(every, newest), r)), member
-        )
-        for member, newest in ((others, (last - 1) % c.segments), (joined, last))
-    )
+def rebuild(
+    ring_logit: Tensor,
+    ring_value: Tensor,
+    time: Tensor,
+    r: int,
+    m: int,
+    decay: Tensor | None = None,
+    landmark: Tensor | None = None,
+) -> Partial:
+    """Compute all partials from the rings, in O(n m d). Void tokens have a logit of −inf.
 
-    # All possible contents of a slot: identity, K totals, L + L suffixes by first index, the two middles.
+    `ring_logit` has the m landmarks, or those that `landmark` [B, R] names.
+    """
+    groups = ring_logit.shape[1] // r
+    c, t = cut(groups, r, m), table(groups, r, m, device=time.device)
+    place = (time // r - 1) % groups  # of the newest group
+    first, last = t.first[place], t.last[place]
+    if landmark is not None:
+        first, last = first.gather(1, landmark), last.gather(1, landmark)
+    logit, value = ring_logit.unflatten(1, (-1, r)), ring_value.unflatten(1, (-1, r))  # [B, N, r, H, .]
+    if decay is not None:
+        logit = logit - _within_group(decay, r)
+    middle = _rebuild_middle(logit, value, first, last, r, decay)
     identity = Partial(torch.full_like(middle.max, FLOOR), torch.zeros_like(middle.sum))
-    first, *middles = (select(part, slice(None), None) for part in (identity, middle, next_middle))
-    bank = _cat(first, totals, Partial(tails.max.flatten(1, 2), tails.sum.flatten(1, 2)), *middles)
-    return select(bank, b[:, None], _content(c, k, j, turn))
+    parts = [select(part, slice(None), None) for part in (identity, middle)]
+    for tier in range(1, len(c.tiers) + 1):
+        bounds = torch.from_numpy(c.bounds(tier)).to(time.device)
+        inside = torch.arange(int((bounds[1:] - bounds[:-1]).max()), device=time.device)
+        at = bounds[:-1, None] + inside  # [K, S] the groups of every block
+        real = at < bounds[1:, None]
+        at = at.clamp(max=groups - 1)
+        # The block that is being overwritten has its new groups only.
+        own = (bounds[:-1] <= place[:, None]) & (place[:, None] < bounds[1:])  # [B, K]
+        real = real & (~own[..., None] | (at <= place[:, None, None]))
+        some_logit = logit[:, at]
+        if decay is not None:
+            end = torch.where(own, place[:, None], bounds[1:] - 1)
+            some_logit = some_logit - _by_groups(decay, end[..., None] - at, r).unsqueeze(-3)
+        parts.append(_of_groups(some_logit, value[:, at], real))
+    return Partial(torch.cat([part.max for part in parts], 1), torch.cat([part.sum for part in parts], 1))
+
+
+def _rebuild_middle(logit: Tensor, value: Tensor, first: Tensor, last: Tensor, r: int, decay: Tensor | None) -> Partial:
+    """The middle of landmarks whose edges are the groups first ... last − 1 [B, R]."""
+    groups = logit.shape[1]
+    group = torch.arange(groups, device=logit.device)[:, None]
+    edge = (group - first[:, None]) % groups < (last - first)[:, None]  # [B, N, R]
+    if decay is not None:
+        age = (first[:, None] - 1 - group) % groups
+        logit = logit - (r * age)[:, :, None, None] * decay[:, None]
+    # A landmark's own edges must not reach its middle, not even as a NaN times zero: values that are not finite are
+    # replaced by zero, and make the weights NaN instead.
+    bad = ~value.isfinite().all(-1, keepdim=True)
+    logit = torch.where(bad, torch.nan, logit).masked_fill(edge[:, :, None, None], -torch.inf)
+    value = value.masked_fill(bad, 0.0).to(logit.dtype)
+    return partials.of_tokens(logit.flatten(1, 2).transpose(1, 2), value.flatten(1, 2).transpose(1, 2))
 
 
 def _of_groups(logit: Tensor, value: Tensor, real: Tensor) -> Partial:
@@ -222,35 +298,6 @@ def _of_groups(logit: Tensor, value: Tensor, real: Tensor) -> Partial:
     logit = logit.masked_fill(~real[..., None, None, None], -torch.inf)
     value = value.masked_fill(~real[..., None, None, None], 0.0).to(logit.dtype)
     return partials.of_tokens(logit.flatten(-4, -3).transpose(-3, -2), value.flatten(-4, -3).transpose(-3, -2))
-
-
-def _merge_where(totals: Partial, member: Tensor) -> Partial:
-    """Combine the segments that `member` [B, K] marks."""
-    part_max = totals.max.masked_fill(~member[..., None, None], FLOOR)
-    part_sum = totals.sum.masked_fill(~member[..., None, None, None], 0.0)
-    return partials.merge(Partial(part_max, part_sum), -3)
-
-
-def _cat(*parts: Partial) -> Partial:
-    return Partial(torch.cat([part.max for part in parts], 1), torch.cat([part.sum for part in parts], 1))
-
-
-def _content(c: Cut, k: Tensor, j: Tensor, turn: Tensor) -> Tensor:
-    """[B, slots]: the entry of the bank in each slot after group j of segment k; unused slots have the identity."""
-    k, j, turn = k[:, None], j[:, None], turn[:, None]
-    middles = torch.arange(2, device=k.device)
-    middle_entries = 1 + c.segments + 2 * c.longest + (middles != turn).long()
-    totals = torch.arange(1, c.segments + 1, device=k.device).expand(k.shape[0], -1)
-    spare = torch.arange(c.longest, device=k.device)
-    length = torch.stack([spare + 1, c.longest - spare])  # by turn
-    reading, building = length[turn[:, 0]], length[1 - turn[:, 0]]  # [B, L]
-    following = (k + 1) % c.segments
-    front = 1 + c.segments + c.size(k) - reading
-    grown = 1 + c.segments + c.longest + c.size(following) - building
-    built = torch.where(building <= torch.minimum(j + 1, c.size(following) - 1), grown, 0)
-    entries = torch.where(reading <= c.size(k) - 1 - j, front, built)
-    fixed = torch.zeros_like(k).expand(-1, 2)
-    return torch.cat([fixed, middle_entries, totals, entries], 1)
 
 
 def _within_group(decay: Tensor, r: int) -> Tensor:

@@ -24,11 +24,12 @@ from nystream.ops.partials import FLOOR, Partial, select
 
 def empty(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: torch.device | None) -> Partial:
     """The partial sums of a window without tokens; `dtype` is the accumulator's."""
-    slots = {"partials": sliding.cut(cfg.window // cfg.update_size).slots, "subtract": 1}.get(cfg.form, 0)
+    sizes = (cfg.window // cfg.update_size, cfg.update_size, cfg.m)
+    slots = {"partials": sliding.slots(*sizes), "subtract": 1}.get(cfg.form, 0)
     shape = (batch, slots, cfg.num_heads, cfg.m)
     part_max = torch.full(shape, 0.0 if cfg.form == "subtract" else FLOOR, dtype=dtype, device=device)
     if cfg.form == "partials":
-        sliding.table(cfg.window // cfg.update_size, device=part_max.device)
+        sliding.table(*sizes, device=part_max.device)
     return Partial(part_max, torch.zeros(*shape, cfg.head_dim + 1, dtype=dtype, device=device))
 
 
@@ -62,7 +63,7 @@ def delta_v(
 ) -> Tensor:
     """Δ_φ V [B, H, m, D]; `time` is the time after the newest group."""
     if cfg.form == "partials":
-        return sliding.read(parts, time, cfg.window, cfg.update_size, decay)
+        return sliding.read(parts, ring_logit, ring_value, time, cfg.update_size, decay)
     if cfg.form == "subtract":
         return partials.mean(select(parts, slice(None), 0))
     logit = ring_logit.permute(0, 2, 3, 1)  # [B, H, m, n]
@@ -73,11 +74,16 @@ def delta_v(
 
 
 def rebuild(
-    cfg: AttentionConfig, ring_logit: Tensor, ring_value: Tensor, time: Tensor, decay: Tensor | None = None
+    cfg: AttentionConfig,
+    ring_logit: Tensor,
+    ring_value: Tensor,
+    time: Tensor,
+    decay: Tensor | None = None,
+    landmark: Tensor | None = None,
 ) -> Partial:
-    """Compute the partial sums from the rings, for the landmarks of `ring_logit`, which may be some of the m."""
+    """Compute the partial sums from the rings, for all m landmarks, or those that `landmark` [B, R] names."""
     if cfg.form == "partials":
-        return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size, decay)
+        return sliding.rebuild(ring_logit, ring_value, time, cfg.update_size, cfg.m, decay, landmark)
     if cfg.form == "subtract":
         part_sum = _plain_sum(ring_logit, ring_value)[:, None]
         return Partial(torch.zeros_like(part_sum[..., 0]), part_sum)

@@ -17,7 +17,7 @@ def _spread(x, y):
 
 @njit
 def _dots(block, a, x, out):
-    lanes.dots(block, pointer_to(a), a.shape[0], pointer_to(x), pointer_to(out))
+    lanes.dots(block, pointer_to(a), a.shape[0], a.shape[1], pointer_to(x), pointer_to(out))
 
 
 @njit

@@ -229,7 +229,7 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
         slots = plan.renewed[((time - 1) // cfg.update_size) % plan.renewed.shape[0]]  # [B, R]
         q_tilde = landmarks[ring.rows(time)[:, None], slots, 0].transpose(1, 2)  # [B, H, R, D]
         logit = _ring_logits(q_tilde, ring_key, time, cfg)
-        parts = window.rebuild(cfg, logit, ring_value, time, *decay)
+        parts = window.rebuild(cfg, logit, ring_value, time, decay[0] if decay else None, slots)
         rows = slots[:, None, None, :]
         ring_logit = ring_logit.scatter(-1, rows.expand_as(logit), logit)
         part_max = part_max.scatter(-1, rows.expand_as(parts.max), parts.max)

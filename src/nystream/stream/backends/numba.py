@@ -96,7 +96,7 @@ class NumbaBackend:
     def write(self, slot: int, state: Any) -> None:
         block = self._block(slot)
         exchange.write(block, self._packed, state)
-        step.rebuild(self._packed.address, block.ctypes.data)
+        step.rebuild(self._packed.address, self._rooms[0].ctypes.data, block.ctypes.data)
         self.spoiled.discard(slot)
 
     def repeat(self, slot: int, x: Array, y: Array, times: int) -> None:
@@ -108,7 +108,7 @@ class NumbaBackend:
         nothing, address = aligned(0), np.array([self._fresh.ctypes.data])
         self._push(0, address, 0, 0, nothing, nothing)
         step.all_finite(nothing)
-        step.rebuild(self._packed.address, self._fresh.ctypes.data)
+        step.rebuild(self._packed.address, self._rooms[0].ctypes.data, self._fresh.ctypes.data)
 
     def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
         """The kernel for each of `count` threads, with scratch memory for a chunk of a batch."""

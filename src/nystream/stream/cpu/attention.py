@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nystream.stream.cpu import continual, full, sliding
-from nystream.stream.cpu.lanes import dots, spread
+from nystream.stream.cpu.lanes import dots, softmax, spread
 from nystream.stream.cpu.memory import Rows, Scratch, row
 from nystream.stream.cpu.plan import CONTINUAL, FIXED
 from nystream.stream.cpu.rows import copy
@@ -44,20 +44,21 @@ def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, sc
             spread(qkv, logit, m, heads, tile)
             value = qkv + 2 * m * heads
         else:
-            dots(block, w + block.q_tilde_at, m, qkv + width, logit)
+            dots(block, w + block.q_tilde_at, m, width, qkv + width, logit)
             value = qkv + 2 * width
-        copy(value, s + (block.values_at + slot * width), width)
-    sliding.push(block, s, group)
-    window, ages = sliding.parts(block, s, group), sliding.ages(block, group)
+        copy(value, s + (block.values_at + slot * block.stride), width)
+    values, size = s + block.values_at, m * tile
+    sliding.advance(block, s, values, group, scratch.floats)
+    beta, weights = scratch.floats, scratch.floats + size
     for i in range(r):
-        qkv, beta = row(source, i), scratch.floats
+        qkv = row(source, i)
         if folded:
             spread(qkv + m * heads, beta, m, heads, tile)
         else:
-            dots(block, w + block.k_tilde_at, m, qkv, beta)
-        sliding.read(block, window, ages, w + block.gamma_pinv_at, beta, row(target, i))
-    if block.part_size > sliding.PREFETCH_SIZE:
-        sliding.prefetch_push(block, s, group + 1, True)
+            dots(block, w + block.k_tilde_at, m, width, qkv, beta)
+        softmax(beta, m, tile)
+        sliding.weigh(block, beta, w + block.gamma_pinv_at, weights + i * size)
+    sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
 @compiled
@@ -67,27 +68,30 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
     newest, renewed = 0, 0
     for i in range(r):
         qkv = row(source, i)
-        copy(qkv + width, s + (block.keys_at + (time + i) % n * width), width)
+        copy(qkv + width, s + (block.keys_at + (time + i) % n * block.stride), width)
         done = continual.collect(block, s, time + i, qkv, qkv + width)
         if done >= 0:
             newest, renewed = done, renewed + 1
     for i in range(r):
         qkv, slot = row(source, i), (time + i) % n
-        dots(block, s + block.q_tilde_at, m, qkv + width, s + (block.logits_at + slot * m * tile))
-        copy(qkv + 2 * width, s + (block.values_at + slot * width), width)
-    sliding.push(block, s, group)
+        dots(block, s + block.q_tilde_at, m, width, qkv + width, s + (block.logits_at + slot * m * tile))
+        copy(qkv + 2 * width, s + (block.values_at + slot * block.stride), width)
+    values, size = s + block.values_at, m * tile
+    sliding.advance(block, s, values, group, scratch.floats)
     for back in range(renewed):
         continual.renew(block, s, (newest + m - back) % m, tokens, group, scratch)
     if renewed and tokens == n:  # until then nothing reads it
         continual.renew_inverse(block, s, scratch)
-    window, ages = sliding.parts(block, s, group), sliding.ages(block, group)
+    if tokens < n:  # there are no landmarks yet
+        for i in range(r):
+            full.attend(block, s, tokens, time + r, row(source, i), scratch.floats, row(target, i))
+        return
+    beta, weights = scratch.floats, scratch.floats + size
     for i in range(r):
-        qkv, out = row(source, i), row(target, i)
-        if tokens < n:  # there are no landmarks yet
-            full.attend(block, s, tokens, time + r, qkv, scratch.floats, out)
-        else:
-            dots(block, s + block.k_tilde_at, m, qkv, scratch.floats)
-            sliding.read(block, window, ages, s + block.gamma_pinv_at, scratch.floats, out)
+        dots(block, s + block.k_tilde_at, m, width, row(source, i), beta)
+        softmax(beta, m, tile)
+        sliding.weigh(block, beta, s + block.gamma_pinv_at, weights + i * size)
+    sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
 @compiled
@@ -95,8 +99,8 @@ def _full(block: Any, s: Any, time: int, source: Rows, target: Rows, scratch: Sc
     n, r, width = block.window, block.update_size, block.width
     for i in range(r):
         qkv, slot = row(source, i), (time + i) % n
-        copy(qkv + width, s + (block.keys_at + slot * width), width)
-        copy(qkv + 2 * width, s + (block.values_at + slot * width), width)
+        copy(qkv + width, s + (block.keys_at + slot * block.stride), width)
+        copy(qkv + 2 * width, s + (block.values_at + slot * block.stride), width)
     for i in range(r):
         qkv, out = row(source, i), row(target, i)
         full.attend(block, s, filled(time, r, n), time + r, qkv, scratch.floats, out)

@@ -24,7 +24,9 @@ def collect(block: Any, s: Any, time: int, q: Any, k: Any) -> int:
     """Add the token after the first `time` ones to its landmark; return the landmark if it is now complete, else −1."""
     apart()
     width = block.width
-    i, j, size, _ = sliding.locate(time, block.window, block.landmarks)  # landmark segments have the same sizes
+    i, j, size = sliding.locate(
+        time % block.window, block.window, block.landmarks
+    )  # landmark segments have the same sizes
     done = j == size - 1
     for half in range(2):
         x = q if half == 0 else k
@@ -48,11 +50,11 @@ def renew(block: Any, s: Any, i: int, tokens: int, newest: int, scratch: Scratch
     m, tile, width = block.landmarks, block.tile, block.width
     q_tilde = s + (block.q_tilde_at + i * width)
     for token in range(tokens):
-        dots(block, s + (block.keys_at + token * width), 1, q_tilde, scratch.floats)
+        dots(block, s + (block.keys_at + token * block.stride), 1, block.stride, q_tilde, scratch.floats)
         logit = s + (block.logits_at + (token * m + i) * tile)
         for v in range(0, tile, 8):
             store(logit + v, load8(scratch.floats + v))
-    sliding.rebuild(block, s, newest, i, i + 1)
+    sliding.rebuild(block, s, s + block.values_at, newest, i, i + 1, scratch.floats)
 
 
 @compiled
@@ -61,6 +63,6 @@ def renew_inverse(block: Any, s: Any, scratch: Scratch) -> None:
     m, tile, width = block.landmarks, block.tile, block.width
     for i in range(m):
         row = scratch.floats + i * m * tile
-        dots(block, s + block.k_tilde_at, m, s + (block.q_tilde_at + i * width), row)
+        dots(block, s + block.k_tilde_at, m, width, s + (block.q_tilde_at + i * width), row)
         softmax(row, m, tile)
     invert(block, scratch.floats, s + block.gamma_pinv_at, scratch.doubles)

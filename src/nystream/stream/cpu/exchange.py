@@ -22,7 +22,7 @@ from nystream.ops.attention.co_full_single import KeyValueState
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.pack import Packed
 from nystream.stream.cpu.plan import BlockPlan
-from nystream.stream.cpu.sliding import FLOOR, TOTALS
+from nystream.stream.cpu.sliding import FLOOR
 
 Array = np.ndarray[Any, Any]
 
@@ -45,9 +45,9 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
     for plan, block_state in zip(packed.blocks, states, strict=True):
         leaves = {name: leaf[0].numpy() for name, leaf in block_state._asdict().items() if name != "time"}
         n, m, tile, width = plan.window, plan.landmarks, plan.tile, plan.width
-        _view(memory, plan.values_at, n, width)[...] = p.to_lanes(leaves["ring_value"])
+        _view(memory, plan.values_at, n, plan.stride)[:, :width] = p.to_lanes(leaves["ring_value"])
         if "ring_key" in leaves:
-            _view(memory, plan.keys_at, n, width)[...] = p.to_lanes(leaves["ring_key"])
+            _view(memory, plan.keys_at, n, plan.stride)[:, :width] = p.to_lanes(leaves["ring_key"])
         if "landmarks" in leaves:
             landmarks = p.to_lanes(leaves["landmarks"])  # [m, 2, width]
             _view(memory, plan.q_tilde_at, m, width)[...] = landmarks[:, 0]
@@ -56,9 +56,10 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
             _view(memory, plan.gamma_pinv_at, m, m, tile)[...] = p.spread(leaves["gamma_pinv"].transpose(1, 2, 0))
         if "ring_logit" in leaves:
             _view(memory, plan.logits_at, n, m, tile)[...] = p.spread(leaves["ring_logit"].transpose(0, 2, 1))
-            parts = _view(memory, plan.parts_at, TOTALS + plan.segments + plan.longest_segment, plan.part_size)
+            parts = _view(memory, plan.parts_at, plan.slots, plan.part_size)
             parts[...] = 0.0
             parts[:, : m * tile] = FLOOR
+            _view(memory, plan.edges_at, 1, m * tile)[...] = FLOOR
 
 
 def read(memory: Array, packed: Packed, like: Any, configs: tuple[AttentionConfig, ...]) -> Any:
@@ -76,24 +77,27 @@ def _read_block(memory: Array, packed: Packed, index: int, like: Any, cfg: Atten
     plan = packed.blocks[index]
     n, m, tile = plan.window, plan.landmarks, plan.tile
 
-    def by_head(at: int, *lead: int) -> Tensor:
-        values = p.from_lanes(_view(memory, at, *lead, plan.width), cfg.num_heads, cfg.head_dim)
+    def by_head(at: int, *lead: int, stride: int = plan.width) -> Tensor:
+        values = p.from_lanes(_view(memory, at, *lead, stride), cfg.num_heads, cfg.head_dim)
         return torch.from_numpy(values)[None]
+
+    def ring(at: int) -> Tensor:
+        return by_head(at, n, stride=plan.stride)
 
     def per_head(at: int, shape: tuple[int, int], axes: tuple[int, int, int]) -> Tensor:
         values = _view(memory, at, *shape, tile)[..., : cfg.num_heads].transpose(axes)
         return torch.from_numpy(np.ascontiguousarray(values))[None]
 
-    now, value = torch.tensor([time(memory)]), by_head(plan.values_at, n)
+    now, value = torch.tensor([time(memory)]), ring(plan.values_at)
     if isinstance(like, KeyValueState):
-        return KeyValueState(now, by_head(plan.keys_at, n), value)
+        return KeyValueState(now, ring(plan.keys_at), value)
     ring_logit = per_head(plan.logits_at, (n, m), (0, 2, 1))
     parts = window.rebuild(cfg, ring_logit, value, now, _rates(packed, plan))
     if isinstance(like, FixedState):
         return FixedState(now, ring_logit, value, *parts)
     landmarks = torch.stack([by_head(plan.q_tilde_at, m), by_head(plan.k_tilde_at, m)], 2)  # [1, m, 2, H, D]
     pending, gamma_pinv = by_head(plan.pending_at, 2), per_head(plan.gamma_pinv_at, (m, m), (2, 0, 1))
-    return ContState(now, by_head(plan.keys_at, n), value, landmarks, pending, gamma_pinv, ring_logit, *parts)
+    return ContState(now, ring(plan.keys_at), value, landmarks, pending, gamma_pinv, ring_logit, *parts)
 
 
 def _rates(packed: Packed, plan: BlockPlan) -> Tensor | None:

@@ -22,7 +22,8 @@ def attend(block: Any, s: Any, count: int, time: int, q: Any, logit: Any, out: A
     apart()
     tile, width, whole = block.tile, block.width, count - count % 4
     values = s + block.values_at
-    dots(block, s + block.keys_at, count, q, logit)
+    stride = block.stride
+    dots(block, s + block.keys_at, count, stride, q, logit)
     if block.decays == 1:
         newest = (time - 1) % block.window
         for token in range(count):
@@ -34,8 +35,8 @@ def attend(block: Any, s: Any, count: int, time: int, q: Any, logit: Any, out: A
     for t in range(0, width, 8):
         store(out + t, splat8(ZERO))
     for token in range(0, whole, 4):  # four tokens share every load and store of the sum
-        v0, weight = values + token * width, logit + token * tile
-        v1, v2, v3 = v0 + width, v0 + 2 * width, v0 + 3 * width
+        v0, weight = values + token * stride, logit + token * tile
+        v1, v2, v3 = v0 + stride, v0 + 2 * stride, v0 + 3 * stride
         for v in range(0, tile, 8):
             a, b = load8(weight + v), load8(weight + (tile + v))
             c, d = load8(weight + (2 * tile + v)), load8(weight + (3 * tile + v))
@@ -48,4 +49,4 @@ def attend(block: Any, s: Any, count: int, time: int, q: Any, logit: Any, out: A
         for v in range(0, tile, 8):
             a = load8(logit + (token * tile + v))
             for t in range(v, width, tile):
-                store(out + t, load8(values + (token * width + t)) * a + load8(out + t))
+                store(out + t, load8(values + (token * stride + t)) * a + load8(out + t))

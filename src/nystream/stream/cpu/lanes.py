@@ -33,14 +33,14 @@ def _fold(tile_sums: Any, heads: int, tile: int) -> None:
 
 
 @compiled
-def dots(block: Any, a: Any, count: int, x: Any, out: Any) -> None:
-    """scale · aᵢ · x of every head, [count, T], for `count` rows aᵢ of `width` numbers."""
+def dots(block: Any, a: Any, count: int, stride: int, x: Any, out: Any) -> None:
+    """scale · aᵢ · x of every head, [count, T], for `count` rows aᵢ of `width` numbers that are `stride` apart."""
     apart()
     heads, tile, width = block.heads, block.tile, block.width
     scales, whole = splat8(block.scale), count - count % 4
     for i in range(0, whole, 4):  # four rows share every load of x, and their sums do not wait for each other
-        r0, o = a + i * width, out + i * tile
-        r1, r2, r3 = r0 + width, r0 + 2 * width, r0 + 3 * width
+        r0, o = a + i * stride, out + i * tile
+        r1, r2, r3 = r0 + stride, r0 + 2 * stride, r0 + 3 * stride
         for v in range(0, tile, 8):
             s0, s1, s2, s3 = splat8(ZERO), splat8(ZERO), splat8(ZERO), splat8(ZERO)
             for t in range(v, width, tile):
@@ -57,7 +57,7 @@ def dots(block: Any, a: Any, count: int, x: Any, out: Any) -> None:
         for v in range(0, tile, 8):
             s0 = splat8(ZERO)
             for t in range(v, width, tile):
-                s0 = load8(a + (i * width + t)) * load8(x + t) + s0
+                s0 = load8(a + (i * stride + t)) * load8(x + t) + s0
             store(out + (i * tile + v), s0 * scales)
     if tile > heads:
         for i in range(count):

@@ -58,6 +58,16 @@ def pointer_to(typing: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), generate
 
 
+@intrinsic
+def address_of(typing: Any, pointer: Any) -> Any:
+    """The address that a pointer has."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], context.get_value_type(types.int64))
+
+    return types.int64(pointer), generate
+
+
 @compiled
 def row(rows: Rows, i: int) -> Any:
     """A pointer to row i."""

@@ -13,13 +13,12 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
-from nystream.ops.segments import segment_count
-from nystream.stream.cpu import inverse
+from nystream.ops.cut import cut
+from nystream.stream.cpu import inverse, sliding
 from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, pack, panels
 from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
-from nystream.stream.cpu.sliding import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
 
 Array = np.ndarray[Any, Any]
@@ -86,7 +85,7 @@ def packed(model: Model, fold: bool = True) -> Packed:
         norm_eps=getattr(model.config, "norm_eps", 0.0),
         **ends,
     )
-    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records, runs))
+    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records, runs, *packer.tables))
 
 
 class _Packer:
@@ -96,6 +95,7 @@ class _Packer:
         self.fold = fold
         self.weights: list[Array] = []
         self.weights_size = 0
+        self.tables: list[Array] = []  # that the plan refers to by address
         self.state_size = LINE  # the time has a cache line to itself
 
     def put(self, values: Array) -> int:
@@ -178,6 +178,8 @@ class _Packer:
         assert cfg.record.kernel is not None  # checked by `unsupported`
         heads, dim, kind = cfg.num_heads, cfg.head_dim, KINDS[cfg.record.kernel]
         width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
+        # Rows that are a multiple of 1 kB apart share a few sets of the cache: one more line spreads them.
+        stride = width + (LINE if width % 256 == 0 else 0)
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
         plan = BlockPlan(
             kind=kind,
@@ -187,28 +189,45 @@ class _Packer:
             heads=heads,
             tile=p.lanes(heads),
             width=width,
+            stride=stride,
             scale=cfg.scale,
             decays=int(cfg.decay),
             decay=4 * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.lanes(heads))),
             folded=int(folded),
             qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
-            keys_at=0 if kind == p.FIXED else self.keep(cfg.window, width),
-            values_at=self.keep(cfg.window, width),
+            keys_at=0 if kind == p.FIXED else self.keep(cfg.window, stride),
+            values_at=self.keep(cfg.window, stride),
         )
         return plan if kind == p.FULL else self.low_rank(attn, plan)
 
     def low_rank(self, attn: MultiheadAttention, plan: BlockPlan) -> BlockPlan:
         cfg, m, width, tile = attn.config, attn.config.m, plan.width, plan.tile
-        segments = segment_count(plan.groups)
-        longest, part_size = -(-plan.groups // segments), -(-m * (2 * tile + width) // LINE) * LINE
+        window = cut(plan.groups, cfg.update_size, m)
+        counts = np.array([window.groups, *window.tiers])
+        ends = [cfg.update_size * window.bounds(tier)[1:] - 1 for tier in range(1, len(window.tiers) + 1)]
+        newest = np.concatenate([np.zeros(sliding.TOTALS, np.int64), *ends])
+        together = sliding.together(m)
+        block_size = window.groups // window.blocks
+        shifts = np.arange(m) // together * together * (block_size + np.arange(2)[:, None]) // m
+        self.tables += [counts, newest, shifts]
+        near = min(window.groups, 2 * -(-window.groups // window.tiers[0])) if window.tiers else window.groups
+        part_size = -(-m * (2 * tile + width) // LINE) * LINE
         plan = plan._replace(
             landmarks=m,
-            segments=segments,
-            longest_segment=longest,
+            blocks=window.blocks,
+            block_size=block_size,
+            together=together,
+            shifts=shifts.ctypes.data,
+            tiers=len(window.tiers),
+            counts=counts.ctypes.data,
+            newest=newest.ctypes.data,
+            most_items=near * cfg.update_size + window.totals,
+            slots=len(newest),
             part_size=part_size,
             logits_at=self.keep(cfg.window, m, tile),
-            parts_at=self.keep(TOTALS + segments + longest, part_size),
+            parts_at=self.keep(len(newest), part_size),
+            edges_at=self.keep(sliding.EDGES + window.longest_edges * cfg.update_size, m, tile),
         )
         if not cfg.fixed:
             return plan._replace(
@@ -235,7 +254,12 @@ def _wide_panels(block: BlockPlan) -> int:
 
 def _scratch_floats(block: BlockPlan) -> int:
     """Γ or the logits of the landmarks, or the logits of the window for exact attention."""
-    return max(block.landmarks**2, 0 if block.kind == p.FIXED else block.window) * block.tile
+    m, tile = block.landmarks, block.tile
+    exact = 0 if block.kind == p.FIXED else block.window * tile
+    r, room = block.update_size, 3 * -(-block.groups // max(block.blocks, 1)) * block.update_size
+    sums = block.most_items * (block.together * tile + 2)
+    reads = (r * m + m + r * (room + m)) * tile + 8 * room + 2 * (room + m)
+    return max(m**2 * tile, exact, sums, reads)
 
 
 def _projections(attn: MultiheadAttention) -> tuple[list[Array], list[Array]]:

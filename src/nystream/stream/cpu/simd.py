@@ -162,6 +162,16 @@ def larger(typing: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def smaller(typing: Any, a: Any, b: Any) -> Any:
+    """b where b < a, else a, so a NaN in a is kept."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", args[1], args[0]), args[1], args[0])
+
+    return a(a, b), generate
+
+
+@intrinsic
 def below(typing: Any, x: Any, limit: Any, then: Any, other: Any) -> Any:
     """`then` where x < limit, else `other`."""
 
@@ -169,6 +179,25 @@ def below(typing: Any, x: Any, limit: Any, then: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
 
     return x(x, x, x, x), generate
+
+
+@intrinsic
+def within(typing: Any, x: Any, low: Any, high: Any) -> Any:
+    """Whether low < x < high in every lane; False if a lane is NaN."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bounds = []
+        for bound in args[1:]:
+            nothing = ir.Constant(x.ir, ir.Undefined)
+            first = builder.insert_element(nothing, bound, ir.Constant(ir.IntType(32), 0))
+            bounds.append(
+                builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), x.lanes), None))
+            )
+        above, below = builder.fcmp_ordered(">", args[0], bounds[0]), builder.fcmp_ordered("<", args[0], bounds[1])
+        mask = builder.bitcast(builder.and_(above, below), ir.IntType(x.lanes))
+        return builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(x.lanes), -1))
+
+    return types.boolean(x, low, high), generate
 
 
 @intrinsic
@@ -203,28 +232,29 @@ LOG2_E = np.float32(1 / np.log(2))
 LN2_HIGH = np.float32(0.693359375)  # few bits, so its product with an integer is exact
 LN2_LOW = np.float32(np.log(2) - 0.693359375)
 EXP_MIN = np.float32(-87.3)  # below this, exp is not a normal float32
-C2, C3, C4, C5, C6, C7 = (np.float32(1.0 / f) for f in (2, 6, 24, 120, 720, 5040))
+EXP_MAX = np.float32(88.0)  # exp of this is finite
+# Of (eᶠ − 1 − f) / f² for |f| <= ln 2 / 2, interpolated at Chebyshev points.
+C2, C3, C4, C5, C6 = (np.float32(c) for c in (0.5, 0.16666577, 0.0416665547, 0.00836317307, 0.00139261761))
 
 
 @compiled
 def exp(x: Any) -> Any:
-    """eˣ of eight float32 x <= 0, to within 2 units in the last place; 0 below −87.3; NaN stays NaN.
+    """eˣ of eight float32 x <= 88, to within 2 units in the last place; 1.2e-38 below −87.3; NaN stays NaN.
 
-    x = n ln 2 + f with |f| <= ln 2 / 2, and eᶠ is a series of seven terms with an error of 5e-9.
+    x = n ln 2 + f with |f| <= ln 2 / 2, and eᶠ is a polynomial with an error of 1e-08.
     """
     shift = splat8(SHIFT)
-    clamped = below(x, splat8(EXP_MIN), splat8(EXP_MIN), x)
+    clamped = larger(splat8(EXP_MIN), x)
     shifted = clamped * splat8(LOG2_E) + shift
     n = shifted - shift
     f = clamped - n * splat8(LN2_HIGH) - n * splat8(LN2_LOW)
-    series = f * splat8(C7) + splat8(C6)
-    series = series * f + splat8(C5)
+    series = f * splat8(C6) + splat8(C5)
     series = series * f + splat8(C4)
     series = series * f + splat8(C3)
     series = series * f + splat8(C2)
     one = splat8(np.float32(1.0))
     series = (series * f + one) * f + one
-    return below(x, splat8(EXP_MIN), splat8(np.float32(0.0)), series * _power_of_two(shifted))
+    return series * _power_of_two(shifted)
 
 
 @compiled

@@ -1,278 +1,469 @@
-"""The sliding window over partials, as in `nystream.ops.sliding`, with fewer multiplications per step.
+"""The sliding window over partials, cut as in `nystream.ops.cut`: raw edges, and a middle that is one partial.
 
 A partial, as in `nystream.ops.partials`, has the largest logits c and the sums s of exponentials, [m, T] each, then
-the weighted sums u of values, [m, width]. A window of N groups has K segments. While segment k is overwritten, it is
+the weighted sums u of values, [m, width]. Slot 0 is the middle; then come the totals of the tiers.
 
-    the new groups of k   +   the old groups of k and segments k+1 ... k−2   +   segment k−1
-         (back)                 (front: a suffix that starts from a seed)           (last)
+When a landmark begins a new block, its row of the middle is summed from the tokens and totals around the block; before
+that, its row of the total of a tier's block, if that has just been completed. A row is summed in one pass and never
+read back, so a rebuilt state continues with the same bits.
 
-The suffixes of the next segment to be overwritten are built one group per push. They start from a seed, the sum of the
-segments that stay whole in the meantime, so a read combines three partials, whatever K is. The seed after that is
-gathered one segment per push; the segment that was completed last joins it at the first push of the next segment.
+Decay (`nystream.ops.decay`): the logits of a partial are lowered by λ times their age at its end, the newest token in
+it. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
 
-Slots: 0 identity, 1 the seed being gathered, 2 and 3 the two seeds, then K segment totals, then L suffixes. Suffixes
-that are read and suffixes that are built share these slots: they grow from opposite ends and swap roles with every
-segment. A push and a read cost 7 m width multiplications, and 2 m width more while a seed is gathered. Needs
-K − 3 <= ⌊N / K⌋.
-
-Decay (`nystream.ops.decay`): the logits of a part are lowered by λ times their age at the end of the part. The back
-ends with the newest group, a total with its segment; a seed, and the suffixes that start from it, with the newest
-segment of the seed. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
-Without decay λ = 0, and nothing changes.
-
-In all functions, s is the state of one stream, and groups are numbered from the first one of the stream. Ages are in
-tokens.
+In all functions, s is the state of one stream, `values` its ring of values, and i a landmark. Groups are numbered from
+the first one of the stream, or by their place in the ring where they are called places. Ages are in tokens.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nystream.stream.cpu.lanes import softmax
-from nystream.stream.cpu.memory import floats_at
-from nystream.stream.cpu.simd import apart, compiled, exp, larger, load8, prefetch, splat8, store
+from nystream.stream.cpu.memory import address_of, floats_at, ints_at
+from nystream.stream.cpu.simd import EXP_MAX, apart, compiled, exp, larger, load8, smaller, splat8, store, within
 
 FLOOR = np.float32(-1e30)
 ZERO = np.float32(0.0)
-IDENTITY, GATHER, SEEDS, TOTALS = 0, 1, 2, 4
-PREFETCH_SIZE = 4096  # partials of more float32 than this are worth prefetching
+MIDDLE, TOTALS = 0, 1  # slots
+SHARE, EDGES = 1, 2  # rows of the weights of the edges: references, the middle's share, then one per edge
+# Sums of weights outside of these bounds need another reference. Within, a weight that is rounded to zero is less than
+# 1e-20 of the sum.
+LOW, HIGH = np.float32(1e-18), np.float32(1e18)
+
+
+def together(landmarks: int) -> int:
+    """How many landmarks begin their blocks together: four share each load of the values."""
+    return 4 if landmarks >= 8 else 1
+
+
+class Items(NamedTuple):
+    """What a row is summed from: logits or weights [items, T], and the address of each item's values."""
+
+    weights: Any
+    rows: Any
 
 
 @compiled
-def absorb(
-    block: Any, source: Any, passed: int, target: Any, logit: Any, value: Any, age: int, low: int, high: int
-) -> None:
-    """target = source ⊕ one token, for landmarks low ... high − 1.
-
-    The target ends `passed` tokens after the source, and `age` tokens after the token.
-    """
-    apart()
-    tile, width, rates = block.tile, block.width, floats_at(block.decay)
-    sums = block.landmarks * tile
-    for i in range(low, high):
-        for v in range(0, tile, 8):
-            p, o = i * tile + v, 2 * sums + i * width + v
-            rate = load8(rates + v)
-            old = load8(source + p) - rate * splat8(np.float32(passed))
-            new = load8(logit + p) - rate * splat8(np.float32(age))
-            largest = larger(old, new)
-            a, e = exp(old - largest), exp(new - largest)
-            store(target + p, largest)
-            store(target + (sums + p), load8(source + (sums + p)) * a + e)
-            for t in range(0, width, tile):
-                store(target + (o + t), load8(source + (o + t)) * a + load8(value + (v + t)) * e)
-
-
-@compiled
-def merge(block: Any, part: Any, part_age: int, other: Any, other_age: int, target: Any, low: int, high: int) -> None:
-    """target = part ⊕ other, for landmarks low ... high − 1; the target ends that many tokens after each."""
-    apart()
-    tile, width, rates = block.tile, block.width, floats_at(block.decay)
-    sums = block.landmarks * tile
-    for i in range(low, high):
-        for v in range(0, tile, 8):
-            p, o = i * tile + v, 2 * sums + i * width + v
-            rate = load8(rates + v)
-            x = load8(part + p) - rate * splat8(np.float32(part_age))
-            y = load8(other + p) - rate * splat8(np.float32(other_age))
-            largest = larger(x, y)
-            a, b = exp(x - largest), exp(y - largest)
-            store(target + p, largest)
-            store(target + (sums + p), load8(part + (sums + p)) * a + load8(other + (sums + p)) * b)
-            for t in range(0, width, tile):
-                store(target + (o + t), load8(part + (o + t)) * a + load8(other + (o + t)) * b)
-
-
-@compiled
-def locate(group: int, groups: int, segments: int) -> tuple[int, int, int, int]:
-    """Segment k of a group, its index j in the segment, the segment's size, and its turn (0 or 1, alternating)."""
-    x, base, extra = group % groups, groups // segments, groups % segments
+def locate(x: int, length: int, segments: int) -> tuple[int, int, int]:
+    """Segment k of an item x < length, its index j in the segment, and the segment's size."""
+    base, extra = length // segments, length % segments
     if x < extra * (base + 1):
-        k, j, size = x // (base + 1), x % (base + 1), base + 1
-    else:
-        x -= extra * (base + 1)
-        k, j, size = extra + x // base, x % base, base
-    return k, j, size, (group // groups * segments + k) % 2
+        return x // (base + 1), x % (base + 1), base + 1
+    x -= extra * (base + 1)
+    return extra + x // base, x % base, base
 
 
 @compiled
-def start_and_size(k: int, groups: int, segments: int) -> tuple[int, int]:
-    """First group of segment k, and its number of groups."""
-    base, extra = groups // segments, groups % segments
+def start_and_size(k: int, length: int, segments: int) -> tuple[int, int]:
+    """First item of segment k, and its number of items."""
+    base, extra = length // segments, length % segments
     return k * base + min(k, extra), base + (1 if k < extra else 0)
 
 
 @compiled
-def tokens_between(block: Any, group: int, k: int) -> int:
-    """Tokens from the end of ring group `group` to the next end of segment k."""
-    first, size = start_and_size(k % block.segments, block.groups, block.segments)
-    return (first + size - 1 - group) % block.groups * block.update_size
-
-
-@compiled
-def tokens_between_segments(block: Any, k: int, later: int) -> int:
-    """Tokens from the end of segment k to the next end of segment `later`."""
-    first, size = start_and_size(k % block.segments, block.groups, block.segments)
-    return tokens_between(block, first + size - 1, later)
-
-
-@compiled
-def slot(block: Any, s: Any, index: int) -> Any:
+def _slot(block: Any, s: Any, index: int) -> Any:
     return s + (block.parts_at + index * block.part_size)
 
 
 @compiled
-def suffix(block: Any, s: Any, length: int, turn: int) -> Any:
-    """The suffix of `length` groups that is read during `turn`; the one of no groups is the seed."""
-    if length == 0:
-        return slot(block, s, SEEDS + turn)
-    place = length - 1 if turn == 0 else block.longest_segment - length
-    return slot(block, s, TOTALS + block.segments + place)
+def _collect_tokens(
+    block: Any, s: Any, values: Any, low: int, high: int, end: int, first: int, last: int, items: Items, count: int
+) -> int:
+    """Append the groups first ... last − 1 to the items of a sum that ends with token `end`; return their number."""
+    m, n, r, tile, decays = block.landmarks, block.window, block.update_size, block.tile, block.decays == 1
+    rates, stride = floats_at(block.decay), block.most_items * tile
+    for token in range(first * r, last * r):
+        age = end - token
+        ages = splat8(np.float32(age if age >= 0 else age + n))
+        for i in range(low, high):
+            logit = s + (block.logits_at + (token * m + i) * tile)
+            for v in range(0, tile, 8):
+                x = load8(logit + v)
+                if decays:
+                    x = x - load8(rates + v) * ages
+                store(items.weights + ((i - low) * stride + count * tile + v), x)
+        items.rows[count] = address_of(values + token * block.stride)
+        count += 1
+    return count
 
 
 @compiled
-def absorb_group(
-    block: Any, s: Any, source: Any, passed: int, target: Any, group: int, age: int, low: int, high: int
-) -> None:
-    """target = source ⊕ the tokens of a group in the rings; the target ends `age` tokens after the group."""
-    r, width, logits = block.update_size, block.width, block.landmarks * block.tile
-    for i in range(r):
-        token = group * r + i
-        logit, value = s + (block.logits_at + token * logits), s + (block.values_at + token * width)
-        absorb(block, source, passed, target, logit, value, age + r - 1 - i, low, high)
-        source, passed = target, 0
+def _collect_slots(
+    block: Any, s: Any, low: int, high: int, end: int, first: int, last: int, items: Items, count: int
+) -> int:
+    """Append the slots first ... last − 1."""
+    m, n, tile, width, decays = block.landmarks, block.window, block.tile, block.width, block.decays == 1
+    rates, stride = floats_at(block.decay), block.most_items * tile
+    for slot in range(first, last):
+        part = _slot(block, s, slot)
+        age = end - ints_at(block.newest)[slot]
+        ages = splat8(np.float32(age if age >= 0 else age + n))
+        for i in range(low, high):
+            for v in range(0, tile, 8):
+                x = load8(part + (i * tile + v))
+                if decays:
+                    x = x - load8(rates + v) * ages
+                store(items.weights + ((i - low) * stride + count * tile + v), x)
+        items.rows[count] = address_of(part + (2 * m * tile + low * width))
+        count += 1
+    return count
 
 
 @compiled
-def push(block: Any, s: Any, group: int) -> None:
-    """Add a group that is already in the rings."""
-    m, groups, segments = block.landmarks, block.groups, block.segments
-    k, j, _, turn = locate(group, groups, segments)
-    before = k + segments - 1  # the segment before k, with which the next seed ends
-    if segments > 2 and j == 0:
-        last = slot(block, s, TOTALS + before % segments)
-        gathered = slot(block, s, GATHER if segments > 3 else IDENTITY)
-        age = tokens_between_segments(block, before - 1, before)
-        merge(block, gathered, age, last, 0, slot(block, s, SEEDS + 1 - turn), 0, m)
-    if j < segments - 3:
-        total = slot(block, s, TOTALS + (k + 3 + j) % segments)
-        gathered = slot(block, s, GATHER if j else IDENTITY)
-        merge(
-            block, gathered, 0, total, tokens_between_segments(block, k + 3 + j, before), slot(block, s, GATHER), 0, m
-        )
-    if segments > 1:
-        first, size = start_and_size((k + 1) % segments, groups, segments)
-        # At the end of a segment this builds one suffix too many, in a slot that is not read.
-        shorter, longer = suffix(block, s, j, 1 - turn), suffix(block, s, j + 1, 1 - turn)
-        oldest = max(first + size - 1 - j, 0)
-        absorb_group(block, s, shorter, 0, longer, oldest, tokens_between(block, oldest, before), 0, m)
-    back = slot(block, s, TOTALS + k)
-    source = back if j else slot(block, s, IDENTITY)
-    absorb_group(block, s, source, block.update_size, back, group % groups, 0, 0, m)
-
-
-@compiled
-def prefetch_push(block: Any, s: Any, group: int, just_pushed: bool) -> None:
-    """Prefetch what the push of `group` will read and write, except what the push before has just touched."""
+def _add_rows(block: Any, rows: Any, count: int, weights: Any, out: Any) -> None:
+    """out += Σ weight · row, for `count` rows of `width` numbers at the addresses `rows`; weights are [count, T]."""
     apart()
-    r, groups, segments, size = block.update_size, block.groups, block.segments, block.part_size
-    k, j, _, turn = locate(group, groups, segments)
-    first, count = start_and_size((k + 1) % segments, groups, segments)
-    logits, width = r * block.landmarks * block.tile, r * block.width
-    for at in (group % groups, max(first + count - 1 - j, 0)):
-        prefetch(s + (block.logits_at + at * logits), logits)
-        prefetch(s + (block.values_at + at * width), width)
-    back, front, last = parts(block, s, group)
-    prefetch(front, size)
-    if not just_pushed:
-        for part in (back, last, suffix(block, s, j, 1 - turn), suffix(block, s, j + 1, 1 - turn)):
-            prefetch(part, size)
+    tile, width = block.tile, block.width
+    whole = width - width % (8 * tile)
+    for t in range(0, whole, 8 * tile):
+        for v in range(t, t + tile, 8):
+            y, w = out + v, weights + (v - t)
+            y4 = y + 4 * tile
+            a0, a1, a2, a3 = load8(y), load8(y + tile), load8(y + 2 * tile), load8(y + 3 * tile)
+            a4, a5, a6, a7 = load8(y4), load8(y4 + tile), load8(y4 + 2 * tile), load8(y4 + 3 * tile)
+            for j in range(count):
+                x, e = floats_at(rows[j]) + v, load8(w + j * tile)
+                x4 = x + 4 * tile
+                a0 = load8(x) * e + a0
+                a1 = load8(x + tile) * e + a1
+                a2 = load8(x + 2 * tile) * e + a2
+                a3 = load8(x + 3 * tile) * e + a3
+                a4 = load8(x4) * e + a4
+                a5 = load8(x4 + tile) * e + a5
+                a6 = load8(x4 + 2 * tile) * e + a6
+                a7 = load8(x4 + 3 * tile) * e + a7
+            store(y, a0)
+            store(y + tile, a1)
+            store(y + 2 * tile, a2)
+            store(y + 3 * tile, a3)
+            store(y4, a4)
+            store(y4 + tile, a5)
+            store(y4 + 2 * tile, a6)
+            store(y4 + 3 * tile, a7)
+    fours = count - count % 4
+    for v in range(0, tile, 8):
+        w = weights + v
+        for t in range(whole + v, width, tile):
+            a0, a1, a2, a3 = load8(out + t), splat8(ZERO), splat8(ZERO), splat8(ZERO)
+            for j in range(0, fours, 4):  # four chains of additions at a time, to hide the latency of one
+                wj = w + j * tile
+                a0 = load8(floats_at(rows[j]) + t) * load8(wj) + a0
+                a1 = load8(floats_at(rows[j + 1]) + t) * load8(wj + tile) + a1
+                a2 = load8(floats_at(rows[j + 2]) + t) * load8(wj + 2 * tile) + a2
+                a3 = load8(floats_at(rows[j + 3]) + t) * load8(wj + 3 * tile) + a3
+            for j in range(fours, count):
+                a0 = load8(floats_at(rows[j]) + t) * load8(w + j * tile) + a0
+            store(out + t, (a0 + a1) + (a2 + a3))
 
 
 @compiled
-def parts(block: Any, s: Any, group: int) -> tuple[Any, Any, Any]:
-    """Back, front and last: the three partials of the window whose newest group is `group`."""
-    segments = block.segments
-    k, j, size, turn = locate(group, block.groups, segments)
-    last = slot(block, s, TOTALS + (k + segments - 1) % segments if segments > 1 else IDENTITY)
-    return slot(block, s, TOTALS + k), suffix(block, s, size - 1 - j, turn), last
-
-
-@compiled
-def ages(block: Any, group: int) -> tuple[int, int]:
-    """Tokens from the ends of front and last to that of the newest group, with which the back ends."""
-    segments = block.segments
-    k, j, _, _ = locate(group, block.groups, segments)
-    _, size = start_and_size((k + segments - 1) % segments, block.groups, segments)
-    return (j + 1 + size) * block.update_size, (j + 1) * block.update_size
-
-
-@compiled
-def read(
-    block: Any, window: tuple[Any, Any, Any], passed: tuple[int, int], gamma_pinv: Any, beta: Any, out: Any
-) -> None:
-    """out = softmax(β) Γ† · Δ_φ V for the `parts` of a window and their `ages`; β [m, T] are logits, overwritten."""
+def _add_rows_to_four(block: Any, rows: Any, count: int, shift: int, weights: Any, stride: int, out: Any) -> None:
+    """`_add_rows` for four sums, which share each load: weights `stride` apart, and rows `shift` apart, are theirs."""
     apart()
-    back, front, last = window
-    front_age, last_age = splat8(np.float32(passed[0])), splat8(np.float32(passed[1]))
-    m, tile, width, rates = block.landmarks, block.tile, block.width, floats_at(block.decay)
-    sums = m * tile
-    softmax(beta, m, tile)
-    for o in range(0, width, 8):
-        store(out + o, splat8(ZERO))
+    tile, width = block.tile, block.width
+    w1, w2, w3 = weights + stride, weights + 2 * stride, weights + 3 * stride
+    shift2, shift3 = 2 * shift, 3 * shift
+    for v in range(0, tile, 8):
+        for t in range(v, width, 2 * tile):
+            u = t + tile if t + tile < width else t  # an odd tile at the end is computed twice
+            y0 = out
+            y1, y2, y3 = out + width, out + 2 * width, out + 3 * width
+            a0, a1, a2, a3 = load8(y0 + t), load8(y1 + t), load8(y2 + t), load8(y3 + t)
+            b0, b1, b2, b3 = load8(y0 + u), load8(y1 + u), load8(y2 + u), load8(y3 + u)
+            for j in range(count):
+                x, k = floats_at(rows[j]), j * tile + v
+                e0, e1, e2, e3 = load8(weights + k), load8(w1 + k), load8(w2 + k), load8(w3 + k)
+                a0 = load8(x + t) * e0 + a0
+                b0 = load8(x + u) * e0 + b0
+                a1 = load8(x + (shift + t)) * e1 + a1
+                b1 = load8(x + (shift + u)) * e1 + b1
+                a2 = load8(x + (shift2 + t)) * e2 + a2
+                b2 = load8(x + (shift2 + u)) * e2 + b2
+                a3 = load8(x + (shift3 + t)) * e3 + a3
+                b3 = load8(x + (shift3 + u)) * e3 + b3
+            store(y0 + t, a0)
+            store(y1 + t, a1)
+            store(y2 + t, a2)
+            store(y3 + t, a3)
+            store(y0 + u, b0)
+            store(y1 + u, b1)
+            store(y2 + u, b2)
+            store(y3 + u, b3)
+
+
+@compiled
+def _sum(block: Any, s: Any, low: int, high: int, items: Items, tokens: int, count: int, target: int) -> None:
+    """Write the sum of the items, tokens first and then slots, into rows low ... high − 1 of a slot."""
+    apart()
+    m, tile, width, stride = block.landmarks, block.tile, block.width, block.most_items * block.tile
+    part, sums = _slot(block, s, target), m * tile
+    for i in range(low, high):
+        weights = items.weights + (i - low) * stride
+        to_sum = i * tile - sums - low * width  # from an item's values for `low` to its sum for i
+        for v in range(0, tile, 8):
+            largest, total = splat8(FLOOR), splat8(ZERO)
+            for j in range(count):
+                largest = larger(load8(weights + (j * tile + v)), largest)
+            for j in range(tokens):
+                e = exp(load8(weights + (j * tile + v)) - largest)
+                store(weights + (j * tile + v), e)
+                total = total + e
+            for j in range(tokens, count):
+                e = exp(load8(weights + (j * tile + v)) - largest)
+                store(weights + (j * tile + v), e)
+                total = load8(floats_at(items.rows[j]) + (to_sum + v)) * e + total
+            store(part + (i * tile + v), largest)
+            store(part + (sums + i * tile + v), total)
+    out = part + (2 * sums + low * width)
+    for t in range(0, (high - low) * width, 8):
+        store(out + t, splat8(ZERO))
+    slots, weights = count - tokens, items.weights + tokens * tile
+    if high - low == 4:
+        _add_rows_to_four(block, items.rows, tokens, 0, items.weights, stride, out)
+        _add_rows_to_four(block, items.rows + tokens, slots, width, weights, stride, out)
+    else:
+        for k in range(high - low):
+            _add_rows(block, items.rows, tokens, items.weights + k * stride, out + k * width)
+            for j in range(tokens, count):
+                items.rows[j] += 4 * width * (1 if k else 0)
+            _add_rows(block, items.rows + tokens, slots, weights + k * stride, out + k * width)
+
+
+@compiled
+def _total(block: Any, s: Any, values: Any, low: int, high: int, tier: int, k: int, slots: int, items: Items) -> None:
+    """Sum rows low ... high − 1 of the total of block k of a tier; `slots` is the slot of its first total."""
+    counts = ints_at(block.counts)
+    length, count = counts[tier], counts[tier + 1]
+    first, size = start_and_size(k, length, count)
+    end = ints_at(block.newest)[slots + k]
+    if tier == 0:
+        tokens = _collect_tokens(block, s, values, low, high, end, first, first + size, items, 0)
+        _sum(block, s, low, high, items, tokens, tokens, slots + k)
+    else:
+        below = slots - length
+        count = _collect_slots(block, s, low, high, end, below + first, below + first + size, items, 0)
+        _sum(block, s, low, high, items, 0, count, slots + k)
+
+
+@compiled
+def _middle(
+    block: Any, s: Any, values: Any, low: int, high: int, first: int, last: int, gap: int, items: Items
+) -> None:
+    """Sum rows low ... high − 1 of the middle, which leaves out the places first ... last − 1 of the ring.
+
+    Totals of blocks that were completed in the last `gap` groups are summed first.
+    """
+    groups, tiers, counts = block.groups, block.tiers, ints_at(block.counts)
+    end = (first * block.update_size + block.window - 1) % block.window
+    tokens, count, slots = 0, 0, TOTALS
+    here, there, length, completed = first, (last - 1) % groups, groups, True
+    for tier in range(tiers):
+        k, j, _ = locate(here, length, counts[tier + 1])
+        completed = completed and (j < gap if tier == 0 else j == 0)
+        if completed:
+            _total(block, s, values, low, high, tier, (k - 1) % counts[tier + 1], slots, items)
+        here, length, slots = k, counts[tier + 1], slots + counts[tier + 1]
+    here, length, slots = first, groups, TOTALS
+    for tier in range(tiers + 1):
+        k = k_high = 0
+        from_, to = 0, length
+        if tier < tiers:
+            k, j, _ = locate(here, length, counts[tier + 1])
+            k_high, j_high, size = locate(there, length, counts[tier + 1])
+            from_, to = here - j, there - j_high + size
+        elif here > there:
+            from_, to = here, here
+        if tier == 0:
+            tokens = _collect_tokens(block, s, values, low, high, end, from_, here, items, 0)
+            tokens = _collect_tokens(block, s, values, low, high, end, there + 1, to, items, tokens)
+            count = tokens
+        else:
+            base = slots - length
+            count = _collect_slots(block, s, low, high, end, base + from_, base + here, items, count)
+            count = _collect_slots(block, s, low, high, end, base + there + 1, base + to, items, count)
+        if tier < tiers:
+            here, there, length, slots = k, k_high, counts[tier + 1], slots + counts[tier + 1]
+    _sum(block, s, low, high, items, tokens, count, MIDDLE)
+
+
+class Phase(NamedTuple):
+    """Where a group is: its place in the ring, and the blocks around it. Starts may lie outside of the ring."""
+
+    place: int
+    start: int  # of its block
+    before: int  # sizes of the block before, of its own, and of the next
+    size: int
+    after: int
+
+
+@compiled
+def phase(block: Any, group: int) -> Phase:
+    groups, blocks, base = block.groups, block.blocks, block.block_size
+    extra, place = groups - blocks * base, group % groups
+    if place < extra * (base + 1):
+        k = place // (base + 1)
+        start = k * (base + 1)
+    else:
+        k = extra + (place - extra * (base + 1)) // base
+        start = k * base + extra
+    before, after = k - 1 if k else blocks - 1, k + 1 if k + 1 < blocks else 0
+    return Phase(
+        place,
+        start,
+        base + (1 if before < extra else 0),
+        base + (1 if k < extra else 0),
+        base + (1 if after < extra else 0),
+    )
+
+
+@compiled
+def _shift(block: Any, size: int, i: int) -> int:
+    """⌊i size / m⌋: how many groups after the start of a block of this size landmark i begins its own."""
+    return ints_at(block.shifts)[(size - block.block_size) * block.landmarks + i]
+
+
+@compiled
+def _edges(block: Any, p: Phase, i: int) -> tuple[int, int]:
+    """The first group that is an edge of landmark i, and the first one after it that is not."""
+    begin = p.start + _shift(block, p.size, i)
+    if begin <= p.place:
+        return begin, p.start + p.size + _shift(block, p.after, i)
+    return p.start - p.before + _shift(block, p.before, i), begin
+
+
+@compiled
+def items_in(block: Any, scratch: Any) -> Items:
+    """Room for the items of a sum."""
+    return Items(scratch, ints_at(address_of(scratch + block.together * block.most_items * block.tile)))
+
+
+@compiled
+def _refer(block: Any, s: Any, place: int, first: int, last: int, i: int, v: int) -> None:
+    """Choose a new reference for the weights of the edges of landmark i, and compute all of them."""
+    apart()
+    m, n, r, tile = block.landmarks, block.window, block.update_size, block.tile
+    row, edges, own = m * tile, s + block.edges_at, i * tile + v
+    count, new, token = (last - first) * r, (place + 1 - first) * r, (first * r + n) % n
+    rate, logits = load8(floats_at(block.decay) + v), s + (block.logits_at + own)
+    middle = load8(s + (block.parts_at + own))
+    largest = middle
+    for e in range(count):
+        x = load8(logits + token * row)
+        if block.decays == 1:
+            x = x + rate * splat8(np.float32(e + 1 if e < new else e + 1 - n))
+        store(edges + ((EDGES + e) * row + own), x)
+        largest = larger(x, largest)
+        token = token + 1 if token + 1 < n else 0
+    store(edges + own, largest)
+    store(edges + (SHARE * row + own), exp(middle - largest))
+    for e in range(EDGES, EDGES + count):
+        store(edges + (e * row + own), exp(load8(edges + (e * row + own)) - largest))
+
+
+@compiled
+def advance(block: Any, s: Any, values: Any, group: int, scratch: Any) -> None:
+    """Take in a group that is already in the rings; landmarks that begin a new block with it get a new middle."""
+    m, r, tile, p = block.landmarks, block.update_size, block.tile, phase(block, group)
+    row, edges, rates, place = m * tile, s + block.edges_at, floats_at(block.decay), p.place
+    for i in range(m):
+        first, last = _edges(block, p, i)
+        if first == place:
+            if i % block.together == 0:
+                gap = place - (p.start - p.before + _shift(block, p.before, i))
+                _middle(block, s, values, i, min(i + block.together, m), place, last, gap, items_in(block, scratch))
+            for v in range(0, tile, 8):
+                _refer(block, s, place, first, last, i, v)
+        else:
+            for q in range(r):
+                e = (place - first) * r + q
+                logit = s + (block.logits_at + (place * r + q) * row + i * tile)
+                for v in range(0, tile, 8):
+                    x = load8(logit + v)
+                    if block.decays == 1:
+                        x = x + load8(rates + v) * splat8(np.float32(e + 1))
+                    own = i * tile + v
+                    x = smaller(x - load8(edges + own), splat8(EXP_MAX))
+                    store(edges + ((EDGES + e) * row + own), exp(x))
+
+
+@compiled
+def rebuild(block: Any, s: Any, values: Any, newest: int, low: int, high: int, scratch: Any) -> None:
+    """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
+    groups, counts, items = block.groups, ints_at(block.counts), items_in(block, scratch)
+    p = phase(block, newest)
+    for i in range(low, high):
+        slots = TOTALS
+        for tier in range(block.tiers):
+            for index in range(counts[tier + 1]):
+                _total(block, s, values, i, i + 1, tier, index, slots, items)
+            slots += counts[tier + 1]
+        first, last = _edges(block, p, i)
+        _middle(block, s, values, i, i + 1, first % groups, last, 0, items)
+        for v in range(0, block.tile, 8):
+            _refer(block, s, p.place, first, last, i, v)
+
+
+@compiled
+def _total_weight(block: Any, s: Any, i: int, v: int, count: int) -> Any:
+    row, own = block.landmarks * block.tile, i * block.tile + v
+    edges = s + (block.edges_at + own)
+    total = load8(s + (block.parts_at + row + own)) * load8(edges + SHARE * row)
+    for e in range(EDGES, EDGES + count):
+        total = total + load8(edges + e * row)
+    return total
+
+
+@compiled
+def read(block: Any, s: Any, values: Any, group: int, weights: Any, out: Any, stride: int, scratch: Any) -> None:
+    """out = w · Δ_φ V for each of r rows, `stride` apart; the weights w = softmax(β) Γ† are [r, m, T]."""
+    apart()
+    m, n, r, tile, width = block.landmarks, block.window, block.update_size, block.tile, block.width
+    row, part, edges, p = m * tile, s + block.parts_at, s + block.edges_at, phase(block, group)
+    origin = p.start - p.before
+    room = (p.before + p.size + p.after) * r  # edges of all landmarks
+    first_edge, last_edge = room, 0
+    for at in range(0, r * (room + m) * tile, 8):  # weights of the edges and of the rows of the middle
+        store(scratch + at, splat8(ZERO))
+    for i in range(m):
+        first, last = _edges(block, p, i)
+        edge, count = (first - origin) * r, (last - first) * r
+        first_edge, last_edge = min(first_edge, edge), max(last_edge, edge + count)
+        for v in range(0, tile, 8):
+            own = i * tile + v
+            total = _total_weight(block, s, i, v, count)
+            if not within(total, LOW, HIGH):
+                _refer(block, s, p.place, first, last, i, v)
+                total = _total_weight(block, s, i, v, count)
+            for q in range(r):
+                weight = load8(weights + (q * row + own)) / total
+                shares = scratch + (q * (room + m) * tile + v)
+                store(shares + (room + i) * tile, weight * load8(edges + (SHARE * row + own)))
+                for e in range(count):
+                    at = shares + (edge + e) * tile
+                    store(at, load8(edges + ((EDGES + e) * row + own)) * weight + load8(at))
+    rows = ints_at(address_of(scratch + r * (room + m) * tile))
+    token = (origin * r + first_edge + n) % n
+    for e in range(first_edge, last_edge):
+        rows[e] = address_of(values + token * block.stride)
+        token = token + 1 if token + 1 < n else 0
+    for i in range(m):
+        rows[room + i] = address_of(part + (2 * row + i * width))
+    for q in range(r):
+        shares, target = scratch + q * (room + m) * tile, out + q * stride
+        for t in range(0, width, 8):
+            store(target + t, splat8(ZERO))
+        _add_rows(block, rows + first_edge, last_edge - first_edge, shares + first_edge * tile, target)
+        _add_rows(block, rows + room, m, shares + room * tile, target)
+
+
+@compiled
+def weigh(block: Any, beta: Any, gamma_pinv: Any, weights: Any) -> None:
+    """w = β Γ† [m, T]."""
+    m, tile = block.landmarks, block.tile
     for i in range(m):
         for v in range(0, tile, 8):
             weight = splat8(ZERO)
             for j in range(m):
                 weight = load8(beta + (j * tile + v)) * load8(gamma_pinv + ((j * m + i) * tile + v)) + weight
-            p, o = i * tile + v, 2 * sums + i * width + v
-            rate = load8(rates + v)
-            x1, x2, x3 = load8(back + p), load8(front + p) - rate * front_age, load8(last + p) - rate * last_age
-            largest = larger(larger(x1, x2), x3)
-            c1, c2, c3 = exp(x1 - largest), exp(x2 - largest), exp(x3 - largest)
-            p += sums
-            weight = weight / (load8(back + p) * c1 + load8(front + p) * c2 + load8(last + p) * c3)
-            c1, c2, c3 = c1 * weight, c2 * weight, c3 * weight
-            for t in range(0, width, tile):
-                total = load8(back + (o + t)) * c1 + load8(out + (v + t))
-                total = load8(front + (o + t)) * c2 + total
-                store(out + (v + t), load8(last + (o + t)) * c3 + total)
-
-
-@compiled
-def rebuild(block: Any, s: Any, newest: int, low: int, high: int) -> None:
-    """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
-    groups, segments, r = block.groups, block.segments, block.update_size
-    k, j, size, turn = locate(newest, groups, segments)
-    identity = slot(block, s, IDENTITY)
-    for segment in range(segments):
-        first, count = start_and_size(segment, groups, segments)
-        source, target = identity, slot(block, s, TOTALS + segment)
-        for group in range(first, first + (j + 1 if segment == k else count)):
-            absorb_group(block, s, source, r, target, group, 0, low, high)
-            source = target
-    for ahead in range(2):  # the seed being read, and the one that new suffixes start from
-        target = slot(block, s, SEEDS + (turn + ahead) % 2)
-        merge(block, identity, 0, identity, 0, target, low, high)
-        for step in range(1, segments - 1):
-            segment = k + ahead + step
-            total = slot(block, s, TOTALS + segment % segments)
-            age = tokens_between_segments(block, segment, k + ahead + segments - 2)
-            merge(block, target, 0, total, age, target, low, high)
-    target = slot(block, s, GATHER)
-    merge(block, identity, 0, identity, 0, target, low, high)
-    for step in range(min(j + 1, segments - 3)):
-        total = slot(block, s, TOTALS + (k + 3 + step) % segments)
-        age = tokens_between_segments(block, k + 3 + step, k + segments - 1)
-        merge(block, target, 0, total, age, target, low, high)
-    for ahead in range(2):
-        first, count = start_and_size((k + ahead) % segments, groups, segments)
-        longest = size - 1 - j if ahead == 0 else min(j + 1, count - 1)
-        read_in = (turn + ahead) % 2
-        for length in range(1, longest + 1):
-            source, target = suffix(block, s, length - 1, read_in), suffix(block, s, length, read_in)
-            group = first + count - length
-            age = tokens_between(block, group, k + ahead + segments - 2) if segments > 1 else 0
-            absorb_group(block, s, source, 0, target, group, age, low, high)
+            store(weights + (i * tile + v), weight)

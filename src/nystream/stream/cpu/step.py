@@ -96,9 +96,6 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
         source = branch
     dense(w, block.qkv, source, wide, rows)
     for stream in range(batch.low, batch.high):
-        if stream + 1 < batch.high and block.kind != FULL:
-            after = batch.addresses[stream + 1]
-            sliding.prefetch_push(block, floats_at(after), ints_at(after)[0] // r, False)
         address, first = batch.addresses[stream], (stream - batch.low) * r
         qkv, heads = Rows(row(wide, first), wide.stride), Rows(row(work.heads, first), work.heads.stride)
         attention(block, floats_at(address), ints_at(address)[0], w, qkv, heads, work.scratch)
@@ -201,7 +198,7 @@ def _entries(digest: str) -> tuple[Any, ...]:
         return len(digest) > 0 and finite(pointer_to(x), x.shape[0])
 
     @cached
-    def rebuild(plan_at: int, address: int) -> None:
+    def rebuild(plan_at: int, room: int, address: int) -> None:
         """Compute everything that follows from the rings of a state."""
         plan, time = model_at(plan_at), ints_at(address)[0]
         if len(digest) == 0 or time == 0:
@@ -209,7 +206,9 @@ def _entries(digest: str) -> tuple[Any, ...]:
         for index in range(plan.depth):
             block = block_at(plan.blocks + index * BLOCK_BYTES)
             if block.kind != FULL:
-                sliding.rebuild(block, floats_at(address), time // plan.update_size - 1, 0, block.landmarks)
+                s, scratch = floats_at(address), floats_at(room + 8 * plan.scratch_doubles)
+                newest = time // plan.update_size - 1
+                sliding.rebuild(block, s, s + block.values_at, newest, 0, block.landmarks, scratch)
 
     return push, all_finite, rebuild
 

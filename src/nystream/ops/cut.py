@@ -1,0 +1,91 @@
+"""How a sliding window is cut into raw edges, a summed middle, and totals. Imports no torch: costs need it, too.
+
+A window is a ring of N groups of tokens, divided into blocks that always occupy the same places. While a block is being
+overwritten, all its tokens are in the window: the new ones, and the old ones that have not been replaced yet. So
+
+    window  =  the tokens of that block, the edges  +  one partial sum over everything else, the middle
+
+The middle stays the same for a whole block. Then it is summed again, without the next block. Landmarks do not do this
+all at once: each begins its blocks a little after the one before, so that every step has about the same work.
+
+To keep that sum short, its far parts are taken from totals. A tier is a division of the ring into larger blocks, each
+with a total; tier 2 divides the blocks of tier 1, and so on. The middle of a landmark whose edges lie in one or two
+blocks of tier 1, which lie in one or two blocks of tier 2, and so on, is the sum of
+
+    the other groups in those blocks of tier 1,
+    the totals of the other blocks of tier 1 in those blocks of tier 2,
+    ...
+    the totals of the other blocks of the last tier.
+
+Small windows have no tiers: their middle is a sum of tokens. Blocks need not have the same size: of K blocks of N
+items, the first N mod K have one more than the others.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+MIN_BLOCK, MIN_TOTAL = 8, 24  # tokens of a block and of a block of tier 1, at least
+BLOCKS_PER_TIER = 6  # blocks of a tier in one of the next
+LAST_TIER = 8  # blocks that need no further tier
+
+
+class Cut(NamedTuple):
+    """The cut of a window of `groups` groups: the number of blocks, and of blocks of every tier."""
+
+    groups: int
+    blocks: int
+    tiers: tuple[int, ...]
+
+    @property
+    def totals(self) -> int:
+        """Number of totals of all tiers."""
+        return sum(self.tiers)
+
+    @property
+    def longest_edges(self) -> int:
+        """The largest number of groups that are edges of one landmark."""
+        return -(-self.groups // self.blocks)
+
+    def bounds(self, tier: int) -> Array:
+        """First group of every block of a tier, from 1, and the end of the last one."""
+        bounds = np.arange(self.groups + 1)
+        for count in self.tiers[:tier]:
+            bounds = bounds[starts(len(bounds) - 1, count)]
+        return bounds
+
+    def begins(self, landmarks: int, together: int = 1) -> Array:
+        """[blocks, m]: where every landmark begins its blocks; `together` of them begin at the same time."""
+        bounds = starts(self.groups, self.blocks)
+        turn = np.arange(landmarks) // together * together
+        return bounds[:-1, None] + turn * np.diff(bounds)[:, None] // landmarks
+
+
+@lru_cache
+def cut(groups: int, update_size: int, landmarks: int) -> Cut:
+    """The cut of a window of `groups` groups of r = `update_size` tokens, for m = `landmarks` landmarks.
+
+    A step reads the edges of all landmarks, about two blocks, and the middle, which is as long as m tokens. It renews
+    the middle of about m / L landmarks, where L is the length of a block, so L is of the order of m. A total takes the
+    memory of about m tokens, so its block is several times as long.
+    """
+    blocks = max(1, groups // max(1, round(max(MIN_BLOCK, landmarks) / update_size)))
+    edges, tiers = Cut(groups, blocks, ()).longest_edges, []
+    count = round(groups * update_size / max(MIN_TOTAL, 3 * landmarks))
+    while count > 2 and groups // count >= edges:  # so that edges lie in at most two blocks
+        tiers.append(count)
+        if count <= LAST_TIER:
+            break
+        count = round(count / BLOCKS_PER_TIER)
+    return Cut(groups, blocks, tuple(tiers))
+
+
+def starts(length: int, count: int) -> Array:
+    """[count + 1]: where `count` blocks of `length` items start, the longer ones first, and the end of the last."""
+    index = np.arange(count + 1)
+    return index * (length // count) + np.minimum(index, length % count)
