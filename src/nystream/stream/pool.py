@@ -56,12 +56,13 @@ class StreamPool:
         (1, 2)
     """
 
-    def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto") -> None:
+    def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto", weights: str = "float32") -> None:
         _check_model(model)
         positive_int("capacity", capacity)
         with room_for("the pool's copy of the model"):
             self._model: Any = _own_copy(model)
-        self._backend = choose(self._model, backend)(self._model, capacity)
+        self._backend = choose(self._model, backend, weights)(self._model, capacity)
+        self._weights = weights
         self._snapshots = Snapshots(self._model)
         self._capacity = capacity
         cfg = model.config
@@ -217,6 +218,11 @@ class StreamPool:
         return self._backend.name
 
     @property
+    def weights(self) -> str:
+        """The kind of numbers in which the pool stores the weights of dense layers."""
+        return self._weights
+
+    @property
     def bytes_per_stream(self) -> int:
         """Memory of one more stream."""
         return self._backend.bytes_per_stream
@@ -240,7 +246,8 @@ class StreamPool:
     def __repr__(self) -> str:
         return (
             f"StreamPool({type(self._model).__name__} of {_variant(self.config)!r}, {len(self)} of {self.capacity} "
-            f"streams open, backend={self.backend!r}, {self.bytes_per_stream:,} bytes per stream)"
+            f"streams open, backend={self.backend!r}, weights={self.weights!r}, "
+            f"{self.bytes_per_stream:,} bytes per stream)"
         )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:

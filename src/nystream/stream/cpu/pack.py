@@ -14,13 +14,14 @@ from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
 from nystream.ops.segments import segment_count
-from nystream.stream.cpu import inverse
+from nystream.stream.cpu import int8, inverse
 from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
-from nystream.stream.cpu.dense import PANEL, pack, panels
+from nystream.stream.cpu.dense import PANEL, panels
 from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
 from nystream.stream.cpu.sliding import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
+from nystream.stream.cpu.weights import PACKERS
 
 Array = np.ndarray[Any, Any]
 
@@ -47,7 +48,7 @@ class Packed(NamedTuple):
 
     def room(self, rows: int) -> Array:
         """Scratch memory to step `rows` tokens at once."""
-        widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride
+        widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride + self.plan.integers_stride
         return self.scratch(rows * widths + self.plan.path_features)
 
     def scratch(self, size: int) -> Array:
@@ -55,9 +56,12 @@ class Packed(NamedTuple):
         return aligned(2 * self.plan.scratch_doubles + size + self.plan.scratch_floats)
 
 
-def packed(model: Model, fold: bool = True) -> Packed:
-    """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller."""
-    packer = _Packer(fold)
+def packed(model: Model, fold: bool = True, weights: str = "float32") -> Packed:
+    """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller.
+
+    Layers have this kind of `weights`; everything else is float32.
+    """
+    packer = _Packer(fold, weights)
     encoder = model.encoder if isinstance(model, StreamModel) else model
     blocks = tuple(packer.block(b) for b in (encoder.blocks if isinstance(encoder, StreamEncoder) else [encoder]))
     width = model.config.embed_dim
@@ -68,12 +72,12 @@ def packed(model: Model, fold: bool = True) -> Packed:
         ends |= packer.path(model) | {"path_runs": runs.ctypes.data, "path_run_count": len(runs)}
     if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
         ends |= {"has_norm": 1, "norm_at": packer.norm(encoder.norm)}
-    weights = aligned(packer.weights_size)
-    np.concatenate(packer.weights, out=weights)
-    blocks = tuple(b._replace(decay=weights.ctypes.data + b.decay) for b in blocks)  # so far an offset in bytes
+    values = aligned(packer.weights_size)
+    np.concatenate(packer.weights, out=values)
+    blocks = tuple(b._replace(decay=values.ctypes.data + b.decay) for b in blocks)  # so far an offset in bytes
     block_records = np.array([*blocks], p.BLOCK)
     plan = ModelPlan(
-        weights=weights.ctypes.data,
+        weights=values.ctypes.data,
         blocks=block_records.ctypes.data,
         depth=len(blocks),
         update_size=model.config.update_size,
@@ -84,16 +88,19 @@ def packed(model: Model, fold: bool = True) -> Packed:
         scratch_floats=max(map(_scratch_floats, blocks)),
         scratch_doubles=max(inverse.doubles(b.landmarks) if b.kind == p.CONTINUAL else 0 for b in blocks),
         norm_eps=getattr(model.config, "norm_eps", 0.0),
+        integers_stride=int8.room(packer.widest) if weights == "int8" else 0,
         **ends,
     )
-    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records, runs))
+    return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs))
 
 
 class _Packer:
     """Assigns offsets to weights and to the contents of a state."""
 
-    def __init__(self, fold: bool) -> None:
+    def __init__(self, fold: bool, weights: str) -> None:
         self.fold = fold
+        self.pack = PACKERS[weights]
+        self.widest = 0  # most inputs of a layer
         self.weights: list[Array] = []
         self.weights_size = 0
         self.state_size = LINE  # the time has a cache line to itself
@@ -113,7 +120,8 @@ class _Packer:
         return at
 
     def layer(self, weight: Array, bias: Array | None) -> Layer:
-        at = self.put(pack(weight, np.zeros(len(weight)) if bias is None else bias))
+        self.widest = max(self.widest, weight.shape[1])
+        at = self.put(self.pack(weight, np.zeros(len(weight)) if bias is None else bias))
         return Layer(at, weight.shape[1], panels(len(weight)))
 
     def linear(self, linear: nn.Linear) -> Layer:

@@ -22,7 +22,7 @@ NEWTON, RIDGE, NONE = range(3)  # kinds of inverse
 
 
 class Layer(NamedTuple):
-    """A dense layer, packed by `dense.pack`."""
+    """A dense layer, packed by `dense.pack`, `narrow.pack_bfloat16` or `int8.pack_int8`."""
 
     at: int = 0
     inputs: int = 0
@@ -85,6 +85,7 @@ class ModelPlan(NamedTuple):
     scratch_floats: int  # scratch memory of an attention
     scratch_doubles: int
     norm_eps: float
+    integers_stride: int = 0  # of rows of integers in scratch memory, if weights are in int8
     has_ends: int = 0  # input projection and head
     positions: int = 0  # P, or 0 if there are none
     scaler_at: int = 0  # mean, scale
