@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nystream.stream.cpu import narrow
 from nystream.stream.cpu.dense import PANEL
 from nystream.stream.cpu.integers import (
     add_products,
@@ -27,7 +28,7 @@ from nystream.stream.cpu.integers import (
     to_words,
 )
 from nystream.stream.cpu.memory import Rows, row
-from nystream.stream.cpu.narrow import padded, product_of
+from nystream.stream.cpu.narrow import padded
 from nystream.stream.cpu.simd import SHIFT, apart, compiled, larger, load16, splat16, store, total
 
 Array = np.ndarray[Any, Any]
@@ -139,15 +140,20 @@ def _four(panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> 
     _finish(panel, splat16(x3[0]), a3, b3, y3)
 
 
-_product = product_of(_pair, _four)
+_product = narrow.product_of(_pair, _four)
 
 
 @compiled
 def dense_int8(w: Any, layer: Any, x: Rows, y: Rows, rows: int, room: Any) -> None:
-    """`dense`; `room` is scratch memory for the integers of all rows."""
-    inputs = layer.inputs
-    stride = HEADER + (inputs + 63) // 64 * 16
-    integers = Rows(room, stride)
+    """`dense` for weights in int8, those of the first panels in bfloat16; `room` has room for the integers of x."""
+    apart()
+    inputs, fine, panel, size = layer.inputs, layer.fine, w + layer.at, narrow.panel_size(layer.inputs)
+    if fine > 0:
+        narrow.product(panel, size, fine, inputs, x, y, rows)
+    if fine == layer.panels:
+        return
+    integers, out = Rows(room, HEADER + (inputs + 63) // 64 * 16), Rows(y.first + fine * PANEL, y.stride)
     for r in range(rows):
         quantize(row(x, r), inputs, row(integers, r))
-    _product(w + layer.at, CONSTANTS + (inputs + 3) // 4 * PANEL, layer, integers, y, rows)
+    coarse = CONSTANTS + (inputs + 3) // 4 * PANEL
+    _product(panel + fine * size, coarse, layer.panels - fine, inputs, integers, out, rows)

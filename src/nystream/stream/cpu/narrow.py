@@ -35,9 +35,9 @@ def product_of(pair: Any, four: Any) -> Any:
     """The product with a layer, from a kernel for one row and two panels and one for four rows and one panel."""
 
     @compiled
-    def product(panel: Any, size: int, layer: Any, x: Rows, y: Rows, rows: int) -> None:
+    def product(panel: Any, size: int, count: int, inputs: int, x: Rows, y: Rows, rows: int) -> None:
         apart()
-        count, inputs, last = layer.panels, layer.inputs, rows - 1
+        last = rows - 1
         if rows > 1:
             for p in range(count):
                 out = Rows(y.first + p * PANEL, y.stride)
@@ -113,10 +113,16 @@ def _four(panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> 
     store(y3 + 16, b3)
 
 
-_product = product_of(_pair, _four)
+product = product_of(_pair, _four)
+
+
+@compiled
+def panel_size(inputs: int) -> int:
+    """Float32 of a panel and its biases."""
+    return PANEL + inputs * (PANEL // 2)
 
 
 @compiled
 def dense_bfloat16(w: Any, layer: Any, x: Rows, y: Rows, rows: int) -> None:
     """`dense` for weights in bfloat16."""
-    _product(w + layer.at, PANEL + layer.inputs * (PANEL // 2), layer, x, y, rows)
+    product(w + layer.at, panel_size(layer.inputs), layer.panels, layer.inputs, x, y, rows)

@@ -21,7 +21,7 @@ from nystream.stream.cpu.dense import PANEL, panels
 from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
 from nystream.stream.cpu.sliding import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
-from nystream.stream.cpu.weights import PACKERS
+from nystream.stream.cpu.weights import pack_layer
 
 Array = np.ndarray[Any, Any]
 
@@ -99,7 +99,7 @@ class _Packer:
 
     def __init__(self, fold: bool, weights: str) -> None:
         self.fold = fold
-        self.pack = PACKERS[weights]
+        self.kind = weights
         self.widest = 0  # most inputs of a layer
         self.weights: list[Array] = []
         self.weights_size = 0
@@ -119,13 +119,15 @@ class _Packer:
         self.state_size += -(-math.prod(shape) // LINE) * LINE
         return at
 
-    def layer(self, weight: Array, bias: Array | None) -> Layer:
+    def layer(self, weight: Array, bias: Array | None, fine: int = 0) -> Layer:
+        """Add a layer whose first `fine` outputs are sensitive to errors."""
         self.widest = max(self.widest, weight.shape[1])
-        at = self.put(self.pack(weight, np.zeros(len(weight)) if bias is None else bias))
-        return Layer(at, weight.shape[1], panels(len(weight)))
+        values, count = pack_layer(self.kind, weight, np.zeros(len(weight)) if bias is None else bias, fine)
+        return Layer(self.put(values), weight.shape[1], panels(len(weight)), count)
 
-    def linear(self, linear: nn.Linear) -> Layer:
-        return self.layer(double(linear.weight), None if linear.bias is None else double(linear.bias))
+    def linear(self, linear: nn.Linear, fine: bool = False) -> Layer:
+        weight, bias = double(linear.weight), None if linear.bias is None else double(linear.bias)
+        return self.layer(weight, bias, len(weight) if fine else 0)
 
     def norm(self, norm: nn.LayerNorm) -> int:
         return self.put(np.concatenate([double(norm.weight), double(norm.bias)]))
@@ -138,8 +140,8 @@ class _Packer:
             "input_dim": model.config.input_dim,
             "output_dim": model.config.output_dim,
             "scaler_at": self.put(np.concatenate([double(scaler.mean), double(scaler.scale)])),
-            "input_proj": self.linear(model.input_proj),
-            "head": self.linear(model.head),
+            "input_proj": self.linear(model.input_proj, fine=True),
+            "head": self.linear(model.head, fine=True),
             "unscaler_at": self.put(np.concatenate([double(unscaler.scale), double(unscaler.mean)])),
         }
         if model.config.positions != "none":
@@ -164,7 +166,7 @@ class _Packer:
             "recent_at": self.keep(path.tokens - 1, path.width),
         }
         if linear.embedded:
-            fields |= {"path_embedded": 1, "path_embed": self.linear(model.linear_embed)}
+            fields |= {"path_embedded": 1, "path_embed": self.linear(model.linear_embed, fine=True)}
         return fields
 
     def block(self, block: nn.Module) -> BlockPlan:
@@ -186,6 +188,7 @@ class _Packer:
         assert cfg.record.kernel is not None  # checked by `unsupported`
         heads, dim, kind = cfg.num_heads, cfg.head_dim, KINDS[cfg.record.kernel]
         width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
+        weight, bias = _folded(attn) if folded else _plain(attn)
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
         plan = BlockPlan(
             kind=kind,
@@ -199,7 +202,7 @@ class _Packer:
             decays=int(cfg.decay),
             decay=4 * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.lanes(heads))),
             folded=int(folded),
-            qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
+            qkv=self.layer(weight, bias, fine=len(weight) - width),  # all but v
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
             keys_at=0 if kind == p.FIXED else self.keep(cfg.window, width),
             values_at=self.keep(cfg.window, width),

@@ -22,11 +22,12 @@ NEWTON, RIDGE, NONE = range(3)  # kinds of inverse
 
 
 class Layer(NamedTuple):
-    """A dense layer, packed by `dense.pack`, `narrow.pack_bfloat16` or `int8.pack_int8`."""
+    """A dense layer, packed by `weights.pack_layer`."""
 
     at: int = 0
     inputs: int = 0
     panels: int = 0
+    fine: int = 0  # the first panels, which are in bfloat16 if the others are in int8
 
 
 class BlockPlan(NamedTuple):
