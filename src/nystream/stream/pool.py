@@ -35,6 +35,12 @@ class StreamPool:
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba if its kernels
             can run the model, else torch.
+        weights: How the compiled backend stores the weights of dense layers. "float32", the default, keeps those of the
+            model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of their
+            standard deviation. "int8" rounds the inputs of layers to 8 bits, too: it is two to four times as fast, and
+            outputs change by about 1 %. It keeps the input projection, queries, keys and the head in bfloat16.
+            Everything else, states and snapshots included, is float32, so streams can move between pools with different
+            weights.
 
     Example:
         >>> import numpy as np, nystream as ns
@@ -219,8 +225,8 @@ class StreamPool:
 
     @property
     def weights(self) -> str:
-        """The kind of numbers in which the pool stores the weights of dense layers."""
-        return self._weights
+        """How the weights of dense layers are stored; for the torch backend, the model's dtype."""
+        return self._weights if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
 
     @property
     def bytes_per_stream(self) -> int:

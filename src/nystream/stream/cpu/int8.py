@@ -1,11 +1,11 @@
-"""Dense layers with weights in int8, and inputs that are rounded to 8 bits as they come.
+"""Dense layers with weights in int8, whose inputs are rounded to 8 bits, too, each row with its own scale.
 
-Each output n has weights w = s_n · v with integers |v| <= 127; each row has inputs x ≈ s · (u − z), with integers
+The weights of output n are s_n v with integers |v| <= 127, and the inputs of a row are s (u − z) with integers
 0 <= u <= 255 and a zero point z. So W x = s_n s (Σ u v − z Σ v), where the sums are of integers, and exact. The sums
-Σ v are packed with the weights. A word has the weights of four inputs for one output, so that one instruction adds
-their four products, where a machine has it.
+Σ v are packed with the weights. A word has the weights of four inputs for one output: many machines have an instruction
+that adds their four products.
 
-Zero is always a value of u, so a zero stays zero. A row that is not finite gives NaN, as it would in float32.
+A zero stays zero, as it is u = z. A row that is not finite gives NaN, as it does in float32.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ ZERO, ONE, STEP = np.float32(0), np.float32(1), np.float32(1 / LEVELS)
 SMALLEST = np.float32(1e-35)  # scale of a row; smaller numbers are taken as zero, as the inverse would be infinite
 
 
-def room(inputs: int) -> int:
-    """Float32 of scratch memory for one row of `inputs` numbers."""
+def row_size(inputs: int) -> int:
+    """Float32 of scratch memory for a row of `inputs` integers, in whole cache lines."""
     return HEADER + -(-inputs // (4 * HEADER)) * HEADER
 
 
@@ -58,7 +58,8 @@ def pack_int8(weight: Array, bias: Array) -> Array:
     scales = np.abs(weight).max(1, keepdims=True) / MAX_WEIGHT  # [N, 1]
     integers = np.rint(weight / np.where(scales == 0, 1, scales)).astype(np.int8)
     sums = integers.sum(1, dtype=np.int32, keepdims=True).view(np.float32)
-    constants = [padded(column)[..., 0] for column in (bias[:, None].astype(np.float32), scales.astype(np.float32), sums)]
+    columns = bias[:, None].astype(np.float32), scales.astype(np.float32), sums
+    constants = [padded(column)[..., 0] for column in columns]
     groups = padded(integers, 4)
     groups = groups.reshape(len(groups), PANEL, -1, 4).swapaxes(1, 2)  # [panels, K / 4, 32, 4]
     return np.concatenate([*constants, np.ascontiguousarray(groups).view(np.float32).reshape(len(groups), -1)], 1)
@@ -112,12 +113,8 @@ def _four(panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> 
     apart()
     (x0, x1, x2, x3), (y0, y1, y2, y3) = xs, ys
     s, t, v = load_words(panel + 2 * PANEL), load_words(panel + (2 * PANEL + 16)), panel + CONSTANTS
-    z0, z1, z2, z3 = (
-        to_words(splat16(x0[1])),
-        to_words(splat16(x1[1])),
-        to_words(splat16(x2[1])),
-        to_words(splat16(x3[1])),
-    )
+    z0, z1 = to_words(splat16(x0[1])), to_words(splat16(x1[1]))
+    z2, z3 = to_words(splat16(x2[1])), to_words(splat16(x3[1]))
     a0, b0 = negative_product(z0, s), negative_product(z0, t)
     a1, b1 = negative_product(z1, s), negative_product(z1, t)
     a2, b2 = negative_product(z2, s), negative_product(z2, t)
@@ -144,16 +141,15 @@ _product = narrow.product_of(_pair, _four)
 
 
 @compiled
-def dense_int8(w: Any, layer: Any, x: Rows, y: Rows, rows: int, room: Any) -> None:
-    """`dense` for weights in int8, those of the first panels in bfloat16; `room` has room for the integers of x."""
+def dense_int8(w: Any, layer: Any, x: Rows, y: Rows, rows: int, integers: Rows) -> None:
+    """`dense` for weights in int8, those of the first panels in bfloat16; `integers` has room for x in 8 bits."""
     apart()
     inputs, fine, panel, size = layer.inputs, layer.fine, w + layer.at, narrow.panel_size(layer.inputs)
     if fine > 0:
         narrow.product(panel, size, fine, inputs, x, y, rows)
     if fine == layer.panels:
         return
-    integers, out = Rows(room, HEADER + (inputs + 63) // 64 * 16), Rows(y.first + fine * PANEL, y.stride)
     for r in range(rows):
         quantize(row(x, r), inputs, row(integers, r))
-    coarse = CONSTANTS + (inputs + 3) // 4 * PANEL
-    _product(panel + fine * size, coarse, layer.panels - fine, inputs, integers, out, rows)
+    rest, out = panel + fine * size, Rows(y.first + fine * PANEL, y.stride)
+    _product(rest, CONSTANTS + (inputs + 3) // 4 * PANEL, layer.panels - fine, inputs, integers, out, rows)

@@ -88,7 +88,7 @@ def packed(model: Model, fold: bool = True, weights: str = "float32") -> Packed:
         scratch_floats=max(map(_scratch_floats, blocks)),
         scratch_doubles=max(inverse.doubles(b.landmarks) if b.kind == p.CONTINUAL else 0 for b in blocks),
         norm_eps=getattr(model.config, "norm_eps", 0.0),
-        integers_stride=int8.room(packer.widest) if weights == "int8" else 0,
+        integers_stride=int8.row_size(packer.widest) if weights == "int8" else 0,
         **ends,
     )
     return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs))

@@ -189,6 +189,7 @@ def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
         features = paths + rows * plan.path_stride
         integers = features + plan.path_features
         scratch = Scratch(integers + rows * plan.integers_stride, doubles_at(room))
+        inputs = Rows(integers, plan.integers_stride)
         work = Work(
             Rows(hidden, narrow),
             Rows(branch, narrow),
@@ -196,7 +197,7 @@ def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
             Rows(heads, wide),
             Rows(paths, plan.path_stride),
             features,
-            BFloat16(integers) if bfloat16 else (Int8(integers) if int8 else Float32(integers)),
+            BFloat16(inputs) if bfloat16 else (Int8(inputs) if int8 else Float32(inputs)),
             scratch,
         )
         w, batch = floats_at(plan.weights), Batch(addresses, low, high)

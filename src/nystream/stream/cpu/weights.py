@@ -41,21 +41,21 @@ def pack_layer(kind: str, weight: Array, bias: Array, fine: int) -> tuple[Array,
 
 
 class Float32(NamedTuple):
-    """Weights in float32; the room is not used."""
+    """Weights in float32."""
 
-    room: Any
+    integers: Rows  # not used
 
 
 class BFloat16(NamedTuple):
-    """Weights in bfloat16; the room is not used."""
+    """Weights in bfloat16."""
 
-    room: Any
+    integers: Rows  # not used
 
 
 class Int8(NamedTuple):
-    """Weights in int8, with room for the inputs in integers."""
+    """Weights in int8, but some in bfloat16."""
 
-    room: Any
+    integers: Rows  # room for the inputs of a layer
 
 
 def dense(kind: Any, w: Any, layer: Any, x: Rows, y: Rows, rows: int) -> None:
@@ -68,6 +68,6 @@ def _choose(kind: Any, w: Any, layer: Any, x: Any, y: Any, rows: Any) -> Any:
     kinds = {
         Float32: lambda kind, w, layer, x, y, rows: dense_float32(w, layer, x, y, rows),
         BFloat16: lambda kind, w, layer, x, y, rows: dense_bfloat16(w, layer, x, y, rows),
-        Int8: lambda kind, w, layer, x, y, rows: dense_int8(w, layer, x, y, rows, kind.room),
+        Int8: lambda kind, w, layer, x, y, rows: dense_int8(w, layer, x, y, rows, kind.integers),
     }
     return kinds[kind.instance_class] if isinstance(kind, types.BaseNamedTuple) else None
