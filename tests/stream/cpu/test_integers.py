@@ -13,7 +13,11 @@ from nystream.stream.cpu.memory import pointer_to
 
 @njit
 def _both(sums, x, w, fast, anywhere):
-    s, u, v = integers.load_words(pointer_to(sums)), integers.load_words(pointer_to(x)), integers.load_words(pointer_to(w))
+    s, u, v = (
+        integers.load_words(pointer_to(sums)),
+        integers.load_words(pointer_to(x)),
+        integers.load_words(pointer_to(w)),
+    )
     simd.store(pointer_to(fast), integers.to_floats(integers.add_products(s, u, v)))
     simd.store(pointer_to(anywhere), integers.to_floats(integers.add_products_anywhere(s, u, v)))
 

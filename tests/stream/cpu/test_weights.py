@@ -128,7 +128,9 @@ def test_fine_outputs_of_int8_are_bfloat16(outputs, inputs, rows, share):
 
 def test_float32_is_selected_too():
     weight, bias, x = random(0, 40, 30, 5)
-    np.testing.assert_allclose(product("float32", weight, bias, x)[0][:, :40], x @ weight.T + bias, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        product("float32", weight, bias, x)[0][:, :40], x @ weight.T + bias, rtol=1e-4, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "int8"])
