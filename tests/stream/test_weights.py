@@ -132,11 +132,11 @@ def test_unknown_weights_are_refused(build, weights):
 @pytest.mark.parametrize("weights", TOLERANCE)
 def test_weights_that_need_the_compiled_backend_are_refused_without_it(build, weights):
     words = f"weights='{weights}' needs the compiled backend, but "
-    with pytest.raises(ValueError, match=f"{words}backend='torch' has no such weights; use backend='numba'"):
+    with pytest.raises(ValueError, match=f"{words}backend='torch' was asked for; use backend='numba'"):
         ns.StreamPool(build(), backend="torch", weights=weights)
     recomputing = build("full", layers=2)
     for backend, why in (
-        ("auto", "the kernels cannot run this model: it has a block of"),
+        ("auto", "its kernels cannot run this model: it has a block of"),
         ("torch", "backend='torch'"),
     ):
         with pytest.raises(ValueError, match=f"{words}{why}.*; use weights='float32'"):

@@ -1,4 +1,4 @@
-"""Layers in bfloat16 and int8: exact where they are exact, within a bound elsewhere, the same bits alone and together."""
+"""Layers in bfloat16 and int8: integers are exact, results within a bound, a row gives the same bits in a batch."""
 
 import hashlib
 import os

@@ -71,11 +71,9 @@ def choose(model: Any, name: str, weights: str = "float32") -> Callable[[Any, in
         raise ValueError(f"backend={name!r} does not exist; it must be one of {known}")
     why = unsupported(model)
     if weights != "float32" and (name == "torch" or why is not None):
-        reason = (
-            "backend='torch' has no such weights" if name == "torch" else f"the kernels cannot run this model: {why}"
-        )
-        remedy = "use backend='numba'" if why is None else "use weights='float32', which keeps those of the model"
-        raise ValueError(f"weights={weights!r} needs the compiled backend, but {reason}; {remedy}")
+        reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
+        remedy = "backend='numba'" if why is None else "weights='float32', which keeps those of the model"
+        raise ValueError(f"weights={weights!r} needs the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         name = "numba" if why is None else "torch"
     elif name == "numba" and why is not None:
