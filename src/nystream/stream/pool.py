@@ -38,9 +38,9 @@ class StreamPool:
         weights: How the compiled backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of their
             standard deviation. "int8" rounds the inputs of layers to 8 bits, too: it is two to four times as fast, and
-            outputs change by about 1 %. It keeps the input projection, queries, keys and the head in bfloat16.
-            Everything else, states and snapshots included, is float32, so streams can move between pools with different
-            weights.
+            outputs change by up to 2 %. It keeps the layers that would lose most, the input projection, queries, keys
+            and the head, in bfloat16. Everything else, states and snapshots included, is float32, so streams can move
+            between pools with different weights.
 
     Example:
         >>> import numpy as np, nystream as ns

@@ -74,9 +74,8 @@ class Pooled(Contender):
 
         self.pool = StreamPool(model, capacity=1, backend=backend, weights=weights)
         self.backend, self.blocks = self.pool.backend, len(model.encoder.blocks)
-        self.name = f"nystream pool, {FAMILIES[model.config.blocks[-1].variant]}"
-        if weights != "float32":
-            self.name += f", {weights}"
+        family = FAMILIES[model.config.blocks[-1].variant]
+        self.name = f"nystream pool, {family if weights == 'float32' else weights}"  # both would not fit into a table
         self.stream = self.pool.open()
         self.bytes_per_stream = int(self.pool.bytes_per_stream)
 

@@ -19,7 +19,7 @@ from nystream.provenance import installed
 
 NUM_TOKENS = 64  # different tokens, fed in turn
 POOL, POOL_2 = "nystream pool, co-fixed", "nystream pool, co-fixed, 2 blocks"
-INT8 = f"{POOL}, int8"
+INT8 = "nystream pool, int8"
 READ, READ_WEIGHTS = "read weights and state", "read weights"
 ORDER = (WindowRecompute, RingCache, ContinualInference, Stepped, Pooled)
 
