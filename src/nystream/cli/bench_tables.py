@@ -70,7 +70,8 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
     whole = floor["with_state"]
     notes = [
         f"error: largest difference from float64. ratio: time relative to the {figures['backend']} pool with co-fixed. "
-        "torch uses one thread. worst: the slowest single step, usually slowed down by other work on the machine.",
+        "bfloat16, int8: the same pool with such weights. torch uses one thread. worst: the slowest single step, "
+        "usually slowed down by other work on the machine.",
         f"floor: reading {floor['reads']} once takes {floor['microseconds']:.1f} µs ({_size(floor['bytes'])} at "
         f"{floor['gigabytes_per_second']:.0f} GB/s); a step of the pool takes {floor['pool_over_floor']:.2f} times as "
         f"long. Reading the whole state too, of which a step uses only a part, takes {whole['microseconds']:.1f} µs "

@@ -35,6 +35,12 @@ class StreamPool:
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba if its kernels
             can run the model, else torch.
+        weights: How the compiled backend stores the weights of dense layers. "float32", the default, keeps those of the
+            model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of their
+            standard deviation. "int8" rounds the inputs of layers to 8 bits, too: it is two to four times as fast, and
+            outputs change by up to 2 %. It keeps the layers that would lose most, the input projection, queries, keys
+            and the head, in bfloat16. Everything else, states and snapshots included, is float32, so streams can move
+            between pools with different weights.
 
     Example:
         >>> import numpy as np, nystream as ns
@@ -56,12 +62,13 @@ class StreamPool:
         (1, 2)
     """
 
-    def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto") -> None:
+    def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto", weights: str = "float32") -> None:
         _check_model(model)
         positive_int("capacity", capacity)
         with room_for("the pool's copy of the model"):
             self._model: Any = _own_copy(model)
-        self._backend = choose(self._model, backend)(self._model, capacity)
+        self._backend = choose(self._model, backend, weights)(self._model, capacity)
+        self._weights = weights
         self._snapshots = Snapshots(self._model)
         self._capacity = capacity
         cfg = model.config
@@ -217,6 +224,11 @@ class StreamPool:
         return self._backend.name
 
     @property
+    def weights(self) -> str:
+        """How the weights of dense layers are stored; for the torch backend, the model's dtype."""
+        return self._weights if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
+
+    @property
     def bytes_per_stream(self) -> int:
         """Memory of one more stream."""
         return self._backend.bytes_per_stream
@@ -240,7 +252,8 @@ class StreamPool:
     def __repr__(self) -> str:
         return (
             f"StreamPool({type(self._model).__name__} of {_variant(self.config)!r}, {len(self)} of {self.capacity} "
-            f"streams open, backend={self.backend!r}, {self.bytes_per_stream:,} bytes per stream)"
+            f"streams open, backend={self.backend!r}, weights={self.weights!r}, "
+            f"{self.bytes_per_stream:,} bytes per stream)"
         )
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:

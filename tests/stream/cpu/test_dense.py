@@ -18,7 +18,7 @@ def _dense(w, layer, x, y):
 def product(weight, bias, x):
     count = panels(len(weight))
     y = np.full((len(x), count * PANEL), np.nan, np.float32)
-    _dense(pack(weight, bias), np.array([(0, weight.shape[1], count)], LAYER)[0], x, y)
+    _dense(pack(weight, bias), np.array([(0, weight.shape[1], count, 0)], LAYER)[0], x, y)
     return y
 
 

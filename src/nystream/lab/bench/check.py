@@ -13,6 +13,7 @@ from nystream.models.stream_model import StreamModel
 MAX_WHOLE = 400  # windows up to this length are checked at every step; for longer ones, at both ends of the stream
 NUM_ENDS = 32  # steps at either end
 TOLERANCE = testing.TOLERANCE[torch.float32]
+LIGHT = {"bfloat16": 0.02, "int8": 0.06}  # tolerances of a block with such weights
 
 
 class WrongNumbersError(RuntimeError):
@@ -47,21 +48,28 @@ def outputs(contender: Contender, x: Tensor, window: int) -> dict[int, Tensor]:
 
 
 def compare(
-    name: str, outputs: dict[int, Tensor], wanted: Tensor, than: str = "the float64 model", blocks: int = 1
+    name: str,
+    outputs: dict[int, Tensor],
+    wanted: Tensor,
+    than: str = "the float64 model",
+    blocks: int = 1,
+    tolerance: float = TOLERANCE,
 ) -> float:
     """The largest error relative to the largest output; raises if it is too large. Every block adds rounding errors."""
     if not outputs:
         raise WrongNumbersError(f"{name} gave no output in {len(wanted)} steps; it cannot be compared with {than}")
     places = list(outputs)
     error = testing.relative_error(torch.stack([outputs[place] for place in places]), wanted[places])
-    return refuse(name, error, than, blocks)
+    return refuse(name, error, than, blocks, tolerance)
 
 
-def refuse(name: str, error: float, than: str = "the float64 model", blocks: int = 1) -> float:
+def refuse(
+    name: str, error: float, than: str = "the float64 model", blocks: int = 1, tolerance: float = TOLERANCE
+) -> float:
     """Return the error, or raise if it is more than rounding."""
-    if not error <= TOLERANCE * blocks:  # also if it is NaN
+    if not error <= tolerance * blocks:  # also if it is NaN
         raise WrongNumbersError(
             f"{name} differs from {than} by {error:.1e} of the largest output, but rounding explains at most "
-            f"{TOLERANCE * blocks:.0e}; nothing was timed"
+            f"{tolerance * blocks:.0e}; nothing was timed"
         )
     return error

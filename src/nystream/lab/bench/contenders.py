@@ -69,12 +69,13 @@ class Stepped(Contender):
 class Pooled(Contender):
     """`StreamPool.push`."""
 
-    def __init__(self, model: StreamModel, backend: str = "auto") -> None:
+    def __init__(self, model: StreamModel, backend: str = "auto", weights: str = "float32") -> None:
         from nystream.stream import StreamPool
 
-        self.pool = StreamPool(model, capacity=1, backend=backend)
+        self.pool = StreamPool(model, capacity=1, backend=backend, weights=weights)
         self.backend, self.blocks = self.pool.backend, len(model.encoder.blocks)
-        self.name = f"nystream pool, {FAMILIES[model.config.blocks[-1].variant]}"
+        family = FAMILIES[model.config.blocks[-1].variant]
+        self.name = f"nystream pool, {family if weights == 'float32' else weights}"  # both would not fit into a table
         self.stream = self.pool.open()
         self.bytes_per_stream = int(self.pool.bytes_per_stream)
 

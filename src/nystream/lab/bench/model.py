@@ -19,6 +19,7 @@ from nystream.provenance import installed
 
 NUM_TOKENS = 64  # different tokens, fed in turn
 POOL, POOL_2 = "nystream pool, co-fixed", "nystream pool, co-fixed, 2 blocks"
+INT8 = "nystream pool, int8"
 READ, READ_WEIGHTS = "read weights and state", "read weights"
 ORDER = (WindowRecompute, RingCache, ContinualInference, Stepped, Pooled)
 
@@ -63,6 +64,7 @@ def model(settings: BenchSettings, advance: Advance) -> Part:
         if "continual-inference" in ratios:
             targets.append(target("model, against continual-inference", ratios["continual-inference"], 25))
         targets.append(target("model, against the floor", floors["pool_over_floor"], 3, at_least=False))
+        targets.append(target("int8 weights, one stream", ratios[INT8], 0.75, at_least=False))
     return {"backend": pool.backend, "rows": rows, "skipped": skipped, "floor": floors}, targets
 
 
@@ -75,10 +77,12 @@ def checked(
     errors: dict[str, dict[str, float]] = {}
     skipped: list[dict[str, str]] = []
 
-    def enter(contender: Contender, wanted: Tensor, name: str | None = None) -> dict[int, Tensor]:
+    def enter(
+        contender: Contender, wanted: Tensor, name: str | None = None, tolerance: float = check.TOLERANCE
+    ) -> dict[int, Tensor]:
         contender.name = name or contender.name
         outputs = check.outputs(contender, x, sizes.window)
-        error = check.compare(contender.name, outputs, wanted, blocks=contender.blocks)
+        error = check.compare(contender.name, outputs, wanted, blocks=contender.blocks, tolerance=tolerance)
         errors[contender.name] = {"error": error}
         contenders.append(contender)
         return outputs
@@ -104,6 +108,9 @@ def checked(
             stepped[place] = y
         than = f"model.step, {family}"
         errors[pool.name]["error_against_step"] = check.compare(pool.name, outputs, stepped, than, pool.blocks)
+        if pool.name == POOL and pool.backend == "numba":
+            for weights, tolerance in check.LIGHT.items():
+                enter(Pooled(ours, settings.backend, weights), wanted, tolerance=tolerance)
     # continual-inference needs a window of two tokens for it, and takes minutes to fill a long one.
     if sizes.layers == 1 and 1 < sizes.window <= check.MAX_WHOLE and not settings.quick:
         _two_blocks(sizes, settings, enter, x)

@@ -6,6 +6,8 @@ numba   a compiled step of the whole model on the CPU, for models whose blocks a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ import numpy as np
 from nystream.stream.cpu.support import unsupported
 
 NAMES = ("numba", "torch")
+WEIGHTS = ("float32", "bfloat16", "int8")
 
 NO_NUMBA = (
     "the numba backend needs numba, which is not installed; run `pip install numba`, or use backend='torch', which is "
@@ -58,18 +61,25 @@ class Backend(Protocol):
         """Set the state from one that `read` returned."""
 
 
-def choose(model: Any, name: str) -> type[Backend]:
-    """The backend called `name`, or with "auto" the fastest, that can run the model."""
+def choose(model: Any, name: str, weights: str = "float32") -> Callable[[Any, int], Backend]:
+    """The backend called `name`, or with "auto" the fastest, that can run the model with this kind of weights."""
+    if weights not in WEIGHTS:
+        known = ", ".join(map(repr, WEIGHTS))
+        raise ValueError(f"weights={weights!r} does not exist; it must be one of {known}")
     if name not in ("auto", *NAMES):
         known = ", ".join(map(repr, ("auto", *NAMES)))
         raise ValueError(f"backend={name!r} does not exist; it must be one of {known}")
     why = unsupported(model)
+    if weights != "float32" and (name == "torch" or why is not None):
+        reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
+        remedy = "backend='numba'" if why is None else "weights='float32', which keeps those of the model"
+        raise ValueError(f"weights={weights!r} needs the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         name = "numba" if why is None else "torch"
     elif name == "numba" and why is not None:
         raise ValueError(f"backend='numba' cannot run this model: {why}; use backend='torch', which runs every model")
-    kind: type[Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
-    return kind
+    kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
+    return partial(kind, weights=weights) if name == "numba" else kind
 
 
 def _module(name: str) -> ModuleType:

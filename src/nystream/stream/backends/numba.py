@@ -31,9 +31,10 @@ class NumbaBackend:
 
     name = "numba"
 
-    def __init__(self, model: Any, capacity: int) -> None:
+    def __init__(self, model: Any, capacity: int, weights: str = "float32") -> None:
         with room_for("the compiled copy of the weights"):
-            self._packed = packed(model)
+            self._packed = packed(model, weights=weights)
+        self._kernel = step.push_with(weights)
         self._configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
         self._grouped = model.config.update_size > 1
         self._size = self._packed.plan.state_size
@@ -120,7 +121,7 @@ class NumbaBackend:
         """The kernel with its own scratch memory to step `streams` streams at once."""
         room = self._packed.room(streams * self._packed.plan.update_size)
         self._rooms.append(room)
-        return partial(step.push, self._packed.address, room.ctypes.data)
+        return partial(self._kernel, self._packed.address, room.ctypes.data)
 
     def _block(self, slot: int) -> Array:
         """The memory of a stream, allocated when its slot is first used."""

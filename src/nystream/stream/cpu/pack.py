@@ -14,12 +14,13 @@ from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
 from nystream.ops.cut import cut
-from nystream.stream.cpu import inverse, sliding
+from nystream.stream.cpu import int8, inverse, sliding
 from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
-from nystream.stream.cpu.dense import PANEL, pack, panels
+from nystream.stream.cpu.dense import PANEL, panels
 from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
 from nystream.stream.cpu.support import KINDS, PINVS, Model
+from nystream.stream.cpu.weights import pack_layer
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +47,7 @@ class Packed(NamedTuple):
 
     def room(self, rows: int) -> Array:
         """Scratch memory to step `rows` tokens at once."""
-        widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride
+        widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride + self.plan.integers_stride
         return self.scratch(rows * widths + self.plan.path_features)
 
     def scratch(self, size: int) -> Array:
@@ -54,9 +55,12 @@ class Packed(NamedTuple):
         return aligned(2 * self.plan.scratch_doubles + size + self.plan.scratch_floats)
 
 
-def packed(model: Model, fold: bool = True) -> Packed:
-    """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller."""
-    packer = _Packer(fold)
+def packed(model: Model, fold: bool = True, weights: str = "float32") -> Packed:
+    """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller.
+
+    Layers have this kind of `weights`; everything else is float32.
+    """
+    packer = _Packer(fold, weights)
     encoder = model.encoder if isinstance(model, StreamModel) else model
     blocks = tuple(packer.block(b) for b in (encoder.blocks if isinstance(encoder, StreamEncoder) else [encoder]))
     width = model.config.embed_dim
@@ -67,12 +71,12 @@ def packed(model: Model, fold: bool = True) -> Packed:
         ends |= packer.path(model) | {"path_runs": runs.ctypes.data, "path_run_count": len(runs)}
     if isinstance(encoder, StreamEncoder) and isinstance(encoder.norm, nn.LayerNorm):
         ends |= {"has_norm": 1, "norm_at": packer.norm(encoder.norm)}
-    weights = aligned(packer.weights_size)
-    np.concatenate(packer.weights, out=weights)
-    blocks = tuple(b._replace(decay=weights.ctypes.data + b.decay) for b in blocks)  # so far an offset in bytes
+    values = aligned(packer.weights_size)
+    np.concatenate(packer.weights, out=values)
+    blocks = tuple(b._replace(decay=values.ctypes.data + b.decay) for b in blocks)  # so far an offset in bytes
     block_records = np.array([*blocks], p.BLOCK)
     plan = ModelPlan(
-        weights=weights.ctypes.data,
+        weights=values.ctypes.data,
         blocks=block_records.ctypes.data,
         depth=len(blocks),
         update_size=model.config.update_size,
@@ -83,16 +87,19 @@ def packed(model: Model, fold: bool = True) -> Packed:
         scratch_floats=max(map(_scratch_floats, blocks)),
         scratch_doubles=max(inverse.doubles(b.landmarks) if b.kind == p.CONTINUAL else 0 for b in blocks),
         norm_eps=getattr(model.config, "norm_eps", 0.0),
+        integers_stride=int8.row_size(packer.widest) if weights == "int8" else 0,
         **ends,
     )
-    return Packed(plan, blocks, weights, (np.array([plan], p.MODEL), block_records, runs, *packer.tables))
+    return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs, *packer.tables))
 
 
 class _Packer:
     """Assigns offsets to weights and to the contents of a state."""
 
-    def __init__(self, fold: bool) -> None:
+    def __init__(self, fold: bool, weights: str) -> None:
         self.fold = fold
+        self.kind = weights
+        self.widest = 0  # most inputs of a layer
         self.weights: list[Array] = []
         self.weights_size = 0
         self.tables: list[Array] = []  # that the plan refers to by address
@@ -112,12 +119,15 @@ class _Packer:
         self.state_size += -(-math.prod(shape) // LINE) * LINE
         return at
 
-    def layer(self, weight: Array, bias: Array | None) -> Layer:
-        at = self.put(pack(weight, np.zeros(len(weight)) if bias is None else bias))
-        return Layer(at, weight.shape[1], panels(len(weight)))
+    def layer(self, weight: Array, bias: Array | None, fine: int = 0) -> Layer:
+        """Add a layer whose first `fine` outputs are sensitive to errors."""
+        self.widest = max(self.widest, weight.shape[1])
+        values, count = pack_layer(self.kind, weight, np.zeros(len(weight)) if bias is None else bias, fine)
+        return Layer(self.put(values), weight.shape[1], panels(len(weight)), count)
 
-    def linear(self, linear: nn.Linear) -> Layer:
-        return self.layer(double(linear.weight), None if linear.bias is None else double(linear.bias))
+    def linear(self, linear: nn.Linear, fine: bool = False) -> Layer:
+        weight, bias = double(linear.weight), None if linear.bias is None else double(linear.bias)
+        return self.layer(weight, bias, len(weight) if fine else 0)
 
     def norm(self, norm: nn.LayerNorm) -> int:
         return self.put(np.concatenate([double(norm.weight), double(norm.bias)]))
@@ -130,8 +140,8 @@ class _Packer:
             "input_dim": model.config.input_dim,
             "output_dim": model.config.output_dim,
             "scaler_at": self.put(np.concatenate([double(scaler.mean), double(scaler.scale)])),
-            "input_proj": self.linear(model.input_proj),
-            "head": self.linear(model.head),
+            "input_proj": self.linear(model.input_proj, fine=True),
+            "head": self.linear(model.head, fine=True),
             "unscaler_at": self.put(np.concatenate([double(unscaler.scale), double(unscaler.mean)])),
         }
         if model.config.positions != "none":
@@ -156,7 +166,7 @@ class _Packer:
             "recent_at": self.keep(path.tokens - 1, path.width),
         }
         if linear.embedded:
-            fields |= {"path_embedded": 1, "path_embed": self.linear(model.linear_embed)}
+            fields |= {"path_embedded": 1, "path_embed": self.linear(model.linear_embed, fine=True)}
         return fields
 
     def block(self, block: nn.Module) -> BlockPlan:
@@ -178,6 +188,7 @@ class _Packer:
         assert cfg.record.kernel is not None  # checked by `unsupported`
         heads, dim, kind = cfg.num_heads, cfg.head_dim, KINDS[cfg.record.kernel]
         width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
+        weight, bias = _folded(attn) if folded else _plain(attn)
         # Rows that are a multiple of 1 kB apart share a few sets of the cache: one more line spreads them.
         stride = width + (LINE if width % 256 == 0 else 0)
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
@@ -194,7 +205,7 @@ class _Packer:
             decays=int(cfg.decay),
             decay=4 * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.lanes(heads))),
             folded=int(folded),
-            qkv=self.layer(*(_folded(attn) if folded else _plain(attn))),
+            qkv=self.layer(weight, bias, fine=len(weight) - width),  # all but v
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
             keys_at=0 if kind == p.FIXED else self.keep(cfg.window, stride),
             values_at=self.keep(cfg.window, stride),

@@ -22,11 +22,12 @@ NEWTON, RIDGE, NONE = range(3)  # kinds of inverse
 
 
 class Layer(NamedTuple):
-    """A dense layer, packed by `dense.pack`."""
+    """A dense layer, packed by `weights.pack_layer`."""
 
     at: int = 0
     inputs: int = 0
     panels: int = 0
+    fine: int = 0  # the first panels, which are in bfloat16 if the others are in int8
 
 
 class BlockPlan(NamedTuple):
@@ -94,6 +95,7 @@ class ModelPlan(NamedTuple):
     scratch_floats: int  # scratch memory of an attention
     scratch_doubles: int
     norm_eps: float
+    integers_stride: int = 0  # of rows of integers in scratch memory, if weights are in int8
     has_ends: int = 0  # input projection and head
     positions: int = 0  # P, or 0 if there are none
     scaler_at: int = 0  # mean, scale

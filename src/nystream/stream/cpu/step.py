@@ -7,12 +7,13 @@ one stream after another.
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nystream.stream.cpu import sliding
 from nystream.stream.cpu.attention import attention
-from nystream.stream.cpu.dense import PANEL, dense
+from nystream.stream.cpu.dense import PANEL
 from nystream.stream.cpu.memory import (
     Rows,
     Scratch,
@@ -28,6 +29,7 @@ from nystream.stream.cpu.path import path
 from nystream.stream.cpu.plan import BLOCK, FULL
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
 from nystream.stream.cpu.simd import apart, cached, compiled, merged
+from nystream.stream.cpu.weights import BFloat16, Float32, Int8, dense
 
 BLOCK_BYTES = BLOCK.itemsize
 
@@ -49,6 +51,7 @@ class Work(NamedTuple):
     heads: Rows  # outputs of the attention
     path: Rows  # outputs of the linear path
     features: Any  # of the linear path, for one token
+    kind: Any  # of the weights of dense layers
     scratch: Scratch
 
 
@@ -65,13 +68,13 @@ def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
         else:
             copy(tokens + i * inputs, row(out, i), inputs)
     if plan.has_ends == 1:
-        dense(w, plan.input_proj, work.wide, out, rows)
+        dense(work.kind, w, plan.input_proj, work.wide, out, rows)
     if plan.has_path == 1:
         for i in range(rows):
             address = batch.addresses[batch.low + i]
             path(plan, w, floats_at(address), ints_at(address)[0], row(work.wide, i), work.features, row(work.path, i))
         if plan.path_embedded == 1:
-            dense(w, plan.path_embed, work.path, work.branch, rows)
+            dense(work.kind, w, plan.path_embed, work.path, work.branch, rows)
             add(work.branch.first, out.first, rows * out.stride)
     if plan.positions:
         for i in range(rows):
@@ -94,12 +97,12 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
     if feed_forward and pre:
         _norm(plan, w + block.norm1_at, x, branch, rows)
         source = branch
-    dense(w, block.qkv, source, wide, rows)
+    dense(work.kind, w, block.qkv, source, wide, rows)
     for stream in range(batch.low, batch.high):
         address, first = batch.addresses[stream], (stream - batch.low) * r
         qkv, heads = Rows(row(wide, first), wide.stride), Rows(row(work.heads, first), work.heads.stride)
         attention(block, floats_at(address), ints_at(address)[0], w, qkv, heads, work.scratch)
-    dense(w, block.out, work.heads, branch, rows)
+    dense(work.kind, w, block.out, work.heads, branch, rows)
     if not feed_forward:
         copy(branch.first, x.first, rows * x.stride)
         return
@@ -110,13 +113,13 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
         source = branch
     else:
         _norm(plan, w + block.norm1_at, x, x, rows)
-    dense(w, block.linear1, source, wide, rows)
+    dense(work.kind, w, block.linear1, source, wide, rows)
     for i in range(rows):
         if block.gelu == 1:
             gelu(row(wide, i), block.linear1.panels * PANEL)
         else:
             relu(row(wide, i), block.linear1.panels * PANEL)
-    dense(w, block.linear2, wide, branch, rows)
+    dense(work.kind, w, block.linear2, wide, branch, rows)
     add(branch.first, x.first, rows * x.stride)
     if not pre:
         _norm(plan, w + block.norm2_at, x, x, rows)
@@ -134,7 +137,7 @@ def _run(plan: Any, w: Any, batch: Batch, work: Work, x: Any, y: Any) -> None:
         _norm(plan, w + plan.norm_at, hidden, hidden, rows)
     out = y + batch.low * r * outputs
     if plan.has_ends == 1:
-        dense(w, plan.head, hidden, wide, rows)
+        dense(work.kind, w, plan.head, hidden, wide, rows)
         scales = w + plan.unscaler_at
         means = scales + outputs
         for i in range(rows):
@@ -155,12 +158,14 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
-def _entries(digest: str) -> tuple[Any, ...]:
+def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
     """The functions that Python calls, cached on disk.
 
     Numba decides by the date of one file whether its cache is valid, but the kernels are in several files. Their digest
-    is therefore a variable of each function, and so part of the key of the cache.
+    is therefore a variable of each function, and so part of the key of the cache. So is the kind of the weights, by
+    which Numba drops the calls of the other kinds before it compiles them.
     """
+    bfloat16, int8 = weights == "bfloat16", weights == "int8"
 
     @cached
     def push(plan_at: int, room: int, times: int, addresses: Any, low: int, high: int, x: Any, y: Any) -> bool:
@@ -179,7 +184,9 @@ def _entries(digest: str) -> tuple[Any, ...]:
         heads = projected + rows * wide
         paths = heads + rows * wide
         features = paths + rows * plan.path_stride
-        scratch = Scratch(features + plan.path_features, doubles_at(room))
+        integers = features + plan.path_features
+        scratch = Scratch(integers + rows * plan.integers_stride, doubles_at(room))
+        inputs = Rows(integers, plan.integers_stride)
         work = Work(
             Rows(hidden, narrow),
             Rows(branch, narrow),
@@ -187,10 +194,12 @@ def _entries(digest: str) -> tuple[Any, ...]:
             Rows(heads, wide),
             Rows(paths, plan.path_stride),
             features,
+            BFloat16(inputs) if bfloat16 else (Int8(inputs) if int8 else Float32(inputs)),
             scratch,
         )
+        w, batch = floats_at(plan.weights), Batch(addresses, low, high)
         for _ in range(times):
-            _run(plan, floats_at(plan.weights), Batch(addresses, low, high), work, tokens, outputs)
+            _run(plan, w, batch, work, tokens, outputs)
         return True
 
     @cached
@@ -215,3 +224,9 @@ def _entries(digest: str) -> tuple[Any, ...]:
 
 DIGEST = _digest()
 push, all_finite, rebuild = _entries(DIGEST)
+
+
+@cache
+def push_with(weights: str) -> Any:
+    """`push` for models packed with this kind of weights."""
+    return push if weights == "float32" else _entries(DIGEST, weights)[0]
