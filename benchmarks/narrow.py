@@ -31,7 +31,7 @@ import nystream as ns
 from nystream.lab.reproduce.job import Job
 from nystream.lab.reproduce.problems import TASKS, problem
 from nystream.lab.reproduce.train import train
-from nystream.train import Detection, WindowData, predict
+from nystream.train import WindowData, predict
 from nystream.train.data import Data
 from nystream.train.predict import scored
 from nystream.train.tasks import Task
@@ -126,11 +126,12 @@ def changes(task: Task, light: Outputs, usual: Outputs) -> dict[str, float]:
         change, error = light.output - usual.output, usual.output - usual.y
         return {"rms_over_rms_error": float((change.square().mean() / error.square().mean()).sqrt())}
     other = light.output.argmax(-1) != usual.output.argmax(-1)
-    found = {"other_class": float(other.double().mean())}
-    if isinstance(task, Detection):
-        moved = (task.probabilities(light.output) - task.probabilities(usual.output)).abs()
-        found |= {"mean_of_probabilities": float(moved.mean()), "largest_of_probabilities": float(moved.max())}
-    return found
+    moved = (light.output.softmax(-1) - usual.output.softmax(-1)).abs()
+    return {
+        "other_class": float(other.double().mean()),
+        "mean_of_probabilities": float(moved.mean()),
+        "largest_of_probabilities": float(moved.max()),
+    }
 
 
 def compare(name: str, data: Path, work: Path) -> dict[str, Any]:
