@@ -5,7 +5,7 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 JOBS ?= 2
 
 # Benchmarks that train need the data sets, and hours without a GPU: run them separately.
-BENCHMARKS := $(filter-out benchmarks/many.py, $(wildcard benchmarks/[!_]*.py))
+BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/narrow.py, $(wildcard benchmarks/[!_]*.py))
 
 # What matters most, in files that take seconds: the contract at one size, the reference, states, pools, models, errors
 # and the command.

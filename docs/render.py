@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from _experiments import cells, durations, own_data, own_folders, own_series, search
+from _experiments import cells, durations, narrow, own_data, own_folders, own_series, search
 from _source import ROOT, results, source, table
 
 from nystream.lab.reproduce.report import markdown, readme
@@ -267,6 +267,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "converted": converted,
     "pool": pool,
     "bench": bench,
+    "narrow": narrow,
 }
 
 

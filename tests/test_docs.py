@@ -169,6 +169,38 @@ def test_fields_are_shown_with_what_their_comments_say():
     assert "Args:\n    x: [input_dim], in the user's units\n" in token.docstring.value
 
 
+def test_scores_of_lighter_pools(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    experiments = load("_experiments")
+    cell = {"layers": 2, "stack": "deep", "window": 120, "embed_dim": 192, "landmarks": 4, "protocol": "seeds"}
+    usual = {"weights": "float32", "ring_dtype": "float32", "weight_bytes": 2_000_000, "bytes_per_stream": 482_000}
+    light = usual | {"weights": "int8", "weight_bytes": 500_000}
+    other = {"other_class": 0.012, "mean_of_probabilities": 2e-4}
+    tracks = [
+        usual | {"score": 0.828},
+        light | {"score": 0.826, "difference": -0.002, "interval": [-0.006, 0.001], "changes": other},
+    ]
+    hours = [
+        usual | {"score": 2e-4},
+        light | {"score": 2.01e-4, "difference": 1e-6, "interval": [0.0, 2e-6], "changes": {"rms_over_rms_error": 0.1}},
+    ]
+    record = {
+        "command": "python benchmarks/narrow.py",
+        "hardware": {"cpu": "CPU", "cores": 2, "torch": "2"},
+        "tasks": [
+            {"task": "gtzan", "model": cell | {"protocol": "filtered"}, "metric": "accuracy", "pools": tracks},
+            {"task": "electricity", "model": cell, "metric": "mse", "pools": hours},
+        ],
+    }
+    monkeypatch.setattr(experiments, "results", {"narrow": record}.get)
+    page = experiments.narrow()
+    assert "`python benchmarks/narrow.py` on 2 cores" in page
+    assert "| gtzan | float32 | float32 | 82.80 |  |  | 2.00 | 482 |" in page
+    assert "| 82.60 | −0.20 (−0.60 to +0.10) | another class 1.20 %, probabilities by 2.0e-04 | 0.50 | 482 |" in page
+    assert "| 0.2010e-3 | +0.50 % (+0.00 to +1.00) | by 10.0 % of the error | 0.50 |" in page
+    assert "gtzan, 2 deep blocks, n = 120, d = 192, m = 4, on the fault-filtered split; electricity, 2 deep" in page
+
+
 def test_citation():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
