@@ -83,3 +83,24 @@ def test_both_ways_to_attend_agree(seed, size):
         torch.testing.assert_close(
             close, partials._attend_far(weight, shared, logit.T, seen, value), rtol=1e-9, atol=1e-11
         )
+
+
+@given(st.integers(0, 999), st.floats(0, 100), st.booleans())
+def test_gradients_are_those_of_softmax_however_far_apart_logits_are(seed, spread, beside):
+    logit, value = some(seed, tokens=4)
+    logit[0] -= spread  # the only token that the first query sees
+    weight = torch.randn(2, 3, dtype=torch.float64)
+    seen = torch.tensor([[True, False, False, False], [True, True, True, True]])
+    shared = partials.of_tokens(*some(seed + 1, tokens=5))
+    part_max = torch.stack([torch.full_like(shared.max, FLOOR), shared.max])  # the first query does not see it
+    both = Partial(part_max, shared.sum) if beside else None
+
+    def gradients(attend, dtype):
+        inputs = [x.to(dtype, copy=True).requires_grad_() for x in (weight, logit.T, value)]
+        part = None if both is None else Partial(*(x.to(dtype) for x in both))
+        out = attend(inputs[0], part, inputs[1], seen, inputs[2])
+        return out, *torch.autograd.grad(out.square().sum(), inputs)
+
+    exact = gradients(partials._attend_far, torch.float64)
+    for ours, theirs in zip(gradients(partials.attend, torch.float32), exact, strict=True):
+        torch.testing.assert_close(ours, theirs.float(), rtol=1e-3, atol=1e-4)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 
 class CircularPositions(nn.Module):
@@ -54,7 +55,8 @@ class CircularPositions(nn.Module):
             places = start if start.dim() == 2 else start[:, None] + places
         else:
             places = places + start
-        return x + self.table[places % self.num_positions].to(x.dtype)
+        # Indexing the table would add up its gradients in any order: see `nystream.ops.gather`.
+        return x + embedding(places % self.num_positions, self.table).to(x.dtype)
 
     def _derive(self) -> None:
         if self.kind == "sinusoidal":

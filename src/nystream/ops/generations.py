@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops import parallel, partials, ring
+from nystream.ops import gather, parallel, partials, ring
 from nystream.ops.attention.common import gamma_pinv, weights
 from nystream.ops.decay import falls
 from nystream.ops.landmarks import Segments
@@ -57,7 +57,7 @@ def bank(tokens: Tensor, landmarks: Tensor, pending: Tensor, time: Tensor, when:
     sums = torch.zeros(tokens.shape[0], total + 1, *tokens.shape[2:], dtype=pending.dtype, device=pending.device)
     carried = torch.where(opens[:, 0, None, None, None], torch.zeros_like(pending), pending)
     sums = sums.index_put((b, torch.zeros_like(b)), carried)
-    sums = sums.index_put((b[:, None], into), tokens, accumulate=True)
+    sums = gather.add(sums, into, tokens)
     size = torch.ones_like(sums[:, :, 0, 0, 0]).scatter(1, into, seg.size(k).to(sums.dtype))
     means = sums / size[..., None, None, None]
 
@@ -125,7 +125,7 @@ def windowed(
     for at in range(0, count, piece):
         some = Block(*(x[:, at : at + piece] for x in blocks))
         runs = torch.arange(at, at + some.query.shape[1], device=q.device)[:, None] + torch.arange(m, device=q.device)
-        q_tilde, k_tilde = landmarks[:, runs].movedim(2, -2).unbind(2)  # [B, g, H, m, D]
+        q_tilde, k_tilde = gather.at(landmarks, runs).movedim(2, -2).unbind(2)  # [B, g, H, m, D]
         outs.append(_attend(some, q_tilde, k_tilde, q, key, value, cfg, decay))
     rank = (place - first.gather(1, generation)).clamp(max=width - 1)
     out = torch.cat(outs, 1)[ring.rows(q)[:, None], generation, :, rank]  # [B, T, H, D]
@@ -162,5 +162,4 @@ def _attend(
 
 def _gather(x: Tensor, places: Tensor) -> Tensor:
     """x [B, T, H, D] at places [B, g, L] -> [B, g, H, L, D]; the caller masks places off the axis."""
-    b = ring.rows(x)[:, None, None]
-    return accumulate(x[b, places.clamp(0, x.shape[1] - 1)]).transpose(2, 3)
+    return accumulate(gather.by_row(x, places.clamp(0, x.shape[1] - 1))).transpose(2, 3)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nystream.ops import ring
+from nystream.ops import gather, ring
 from nystream.ops.constants import per_device
 
 
@@ -119,7 +119,7 @@ def collect(landmarks: Tensor, pending: Tensor, tokens: Tensor, time: Tensor, s:
     kept = torch.where(s.opens[phase].reshape(-1, *ones), torch.zeros_like(pending), pending)
     sums = torch.zeros_like(landmarks)
     sums = sums.index_put((b, slot[:, 0]), kept)
-    sums = sums.index_put((b[:, None], slot), tokens, accumulate=True)
+    sums = gather.add(sums, slot, tokens)
     means = sums / s.size.reshape(-1, *ones)
     landmarks = torch.where(s.done[phase].reshape(*s.done[phase].shape, *ones), means, landmarks)
     left = s.left[phase].reshape(-1, *ones)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nystream.ops import partials
+from nystream.ops import gather, partials
 from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR, Partial, select
 from nystream.ops.timeline import Timeline
@@ -94,10 +94,10 @@ def _chunked(
             hidden = opened[:, some] >= base[some, None]  # the stream starts inside the query's own chunk
             part_max = shared.max[:, some].unsqueeze(-2).masked_fill(hidden[:, :, None, :, None], FLOOR)
             part = Partial(part_max, shared.sum[:, some])
-        edge_logit = logit[:, edges].permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
+        edge_logit = gather.at(logit, edges).permute(0, 1, 3, 4, 2).contiguous()  # [B, ., H, m, E]
         if decay is not None:  # ages count from the last place before the chunk, where the shared chunks end
             edge_logit = edge_logit - falls(decay, (base[some, None] - 1 - edges)[None]).unsqueeze(3)
-        edge_value = value[:, edges].transpose(2, 3)  # [B, ., H, E, D]
+        edge_value = gather.at(value, edges).transpose(2, 3)  # [B, ., H, E, D]
         outs.append(partials.attend(queries[:, some], part, edge_logit, seen[:, :, None], edge_value))
     return torch.cat(outs, 1).transpose(2, 3).flatten(1, 2)[:, :length]
 

@@ -148,5 +148,11 @@ def _attend_far(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Ten
 
 
 def _divided(weight: Tensor, total: Tensor) -> Tensor:
-    """w / s, or zero for a query that sees no token."""
-    return weight / torch.where(total == 0, torch.ones_like(total), total)
+    """w / s, or zero for a query that sees no token.
+
+    The second factor is 1, and has the gradient by s. That of a plain quotient computes w / s² first, which overflows
+    where s is below exp(−44).
+    """
+    total = torch.where(total == 0, torch.ones_like(total), total)
+    constant = total.detach()
+    return weight / constant * (constant / total)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops import ring, window
+from nystream.ops import gather, ring, window
 from nystream.ops.attention import co_cont_single, full, nystrom
 from nystream.ops.attention.co_cont_single import ContState, due, tilde
 from nystream.ops.attention.common import Fixed, extend, gamma_pinv, low_rank, zero_void
@@ -108,7 +108,7 @@ def windows(
     bank = co_cont_single.bank(q_new, k_new, ContState(*state[:CONT_LEAVES]), cfg, when)
     generation = bank.newest[:, ::r] - (m - 1)  # [B, G]
     chosen = generation[..., None] + torch.arange(m, device=generation.device)
-    landmarks = bank.landmarks[ring.rows(generation)[:, None, None], chosen].flatten(0, 1)  # [B G, m, 2, H, D]
+    landmarks = gather.by_row(bank.landmarks, chosen).flatten(0, 1)  # [B G, m, 2, H, D]
     q_tilde, k_tilde = tilde(landmarks, 0), tilde(landmarks, 1)
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
     out = low_rank(q, k, v, q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg), cfg, None)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nystream.config import AttentionConfig
-from nystream.ops import parallel, ring
+from nystream.ops import gather, parallel, ring
 from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
@@ -151,7 +151,7 @@ def banded(
         some = slice(at, at + piece)
         span = places[some].clamp(max=n + length - 1)
         seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
-        k, v = (x[:, span].transpose(2, 3) for x in (key, value))
+        k, v = (gather.at(x, span).transpose(2, 3) for x in (key, value))
         seen = seen[:, :, None]
         if decay is not None:
             age = end[:, some] - places[some, None]  # [B, ., block, n + block]
