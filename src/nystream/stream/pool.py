@@ -39,8 +39,11 @@ class StreamPool:
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of their
             standard deviation. "int8" rounds the inputs of layers to 8 bits, too: it is two to four times as fast, and
             outputs change by up to 2 %. It keeps the layers that would lose most, the input projection, queries, keys
-            and the head, in bfloat16. Everything else, states and snapshots included, is float32, so streams can move
-            between pools with different weights.
+            and the head, in bfloat16. Everything else is float32, so streams can move between pools with different
+            weights.
+        ring_dtype: How the compiled backend stores the keys and values of the window: "float32", or "bfloat16" in half
+            the memory. Logits, sums and landmarks are float32 in either case. Rounding keys and values to bfloat16
+            changes outputs by about 0.2 %. Snapshots are float32, so streams can move between the two.
 
     Example:
         >>> import numpy as np, nystream as ns
@@ -62,13 +65,20 @@ class StreamPool:
         (1, 2)
     """
 
-    def __init__(self, model: Model, capacity: int = 1024, backend: str = "auto", weights: str = "float32") -> None:
+    def __init__(
+        self,
+        model: Model,
+        capacity: int = 1024,
+        backend: str = "auto",
+        weights: str = "float32",
+        ring_dtype: str = "float32",
+    ) -> None:
         _check_model(model)
         positive_int("capacity", capacity)
         with room_for("the pool's copy of the model"):
             self._model: Any = _own_copy(model)
-        self._backend = choose(self._model, backend, weights)(self._model, capacity)
-        self._weights = weights
+        self._backend = choose(self._model, backend, weights, ring_dtype)(self._model, capacity)
+        self._weights, self._ring_dtype = weights, ring_dtype
         self._snapshots = Snapshots(self._model)
         self._capacity = capacity
         cfg = model.config
@@ -227,6 +237,11 @@ class StreamPool:
     def weights(self) -> str:
         """How the weights of dense layers are stored; for the torch backend, the model's dtype."""
         return self._weights if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
+
+    @property
+    def ring_dtype(self) -> str:
+        """How the keys and values of the windows are stored; for the torch backend, in the model's dtype."""
+        return self._ring_dtype if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
 
     @property
     def bytes_per_stream(self) -> int:

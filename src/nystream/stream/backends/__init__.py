@@ -18,6 +18,7 @@ from nystream.stream.cpu.support import unsupported
 
 NAMES = ("numba", "torch")
 WEIGHTS = ("float32", "bfloat16", "int8")
+RING_DTYPES = ("float32", "bfloat16")
 
 NO_NUMBA = (
     "the numba backend needs numba, which is not installed; run `pip install numba`, or use backend='torch', which is "
@@ -61,25 +62,29 @@ class Backend(Protocol):
         """Set the state from one that `read` returned."""
 
 
-def choose(model: Any, name: str, weights: str = "float32") -> Callable[[Any, int], Backend]:
-    """The backend called `name`, or with "auto" the fastest, that can run the model with this kind of weights."""
-    if weights not in WEIGHTS:
-        known = ", ".join(map(repr, WEIGHTS))
-        raise ValueError(f"weights={weights!r} does not exist; it must be one of {known}")
-    if name not in ("auto", *NAMES):
-        known = ", ".join(map(repr, ("auto", *NAMES)))
-        raise ValueError(f"backend={name!r} does not exist; it must be one of {known}")
+def choose(
+    model: Any, name: str, weights: str = "float32", ring_dtype: str = "float32"
+) -> Callable[[Any, int], Backend]:
+    """The backend called `name`, or with "auto" the fastest, that can run the model in this way."""
+    for argument, value, known in (
+        ("weights", weights, WEIGHTS),
+        ("ring_dtype", ring_dtype, RING_DTYPES),
+        ("backend", name, ("auto", *NAMES)),
+    ):
+        if value not in known:
+            raise ValueError(f"{argument}={value!r} does not exist; it must be one of {', '.join(map(repr, known))}")
     why = unsupported(model)
-    if weights != "float32" and (name == "torch" or why is not None):
-        reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
-        remedy = "backend='numba'" if why is None else "weights='float32', which keeps those of the model"
-        raise ValueError(f"weights={weights!r} needs the compiled backend, but {reason}; use {remedy}")
+    for argument, value in (("weights", weights), ("ring_dtype", ring_dtype)):
+        if value != "float32" and (name == "torch" or why is not None):
+            reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
+            remedy = "backend='numba'" if why is None else f"{argument}='float32', which keeps those of the model"
+            raise ValueError(f"{argument}={value!r} needs the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         name = "numba" if why is None else "torch"
     elif name == "numba" and why is not None:
         raise ValueError(f"backend='numba' cannot run this model: {why}; use backend='torch', which runs every model")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
-    return partial(kind, weights=weights) if name == "numba" else kind
+    return partial(kind, weights=weights, ring_dtype=ring_dtype) if name == "numba" else kind
 
 
 def _module(name: str) -> ModuleType:

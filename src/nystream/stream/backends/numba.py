@@ -31,10 +31,10 @@ class NumbaBackend:
 
     name = "numba"
 
-    def __init__(self, model: Any, capacity: int, weights: str = "float32") -> None:
+    def __init__(self, model: Any, capacity: int, weights: str = "float32", ring_dtype: str = "float32") -> None:
         with room_for("the compiled copy of the weights"):
-            self._packed = packed(model, weights=weights)
-        self._kernel = step.push_with(weights)
+            self._packed = packed(model, weights=weights, rings=ring_dtype)
+        self._kernels = step.entries(self._packed.features)
         self._configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
         self._grouped = model.config.update_size > 1
         self._size = self._packed.plan.state_size
@@ -97,7 +97,7 @@ class NumbaBackend:
     def write(self, slot: int, state: Any) -> None:
         block = self._block(slot)
         exchange.write(block, self._packed, state)
-        step.rebuild(self._packed.address, self._rooms[0].ctypes.data, block.ctypes.data)
+        self._kernels.rebuild(self._packed.address, self._rooms[0].ctypes.data, block.ctypes.data)
         self.spoiled.discard(slot)
 
     def repeat(self, slot: int, x: Array, y: Array, times: int) -> None:
@@ -105,11 +105,10 @@ class NumbaBackend:
         self._push(times, self._own_address[slot], 0, 1, x.reshape(-1), y.reshape(-1))
 
     def _compile(self) -> None:
-        """Call every kernel once, with no effect, so that compiling does not delay the first token."""
+        """Call the kernels of a push once, with no effect, so that compiling does not delay the first token."""
         nothing, address = aligned(0), np.array([self._fresh.ctypes.data])
         self._push(0, address, 0, 0, nothing, nothing)
         step.all_finite(nothing)
-        step.rebuild(self._packed.address, self._rooms[0].ctypes.data, self._fresh.ctypes.data)
 
     def _with_rooms(self, count: int) -> list[Callable[..., bool]]:
         """The kernel for each of `count` threads, with scratch memory for a chunk of a batch."""
@@ -121,7 +120,7 @@ class NumbaBackend:
         """The kernel with its own scratch memory to step `streams` streams at once."""
         room = self._packed.room(streams * self._packed.plan.update_size)
         self._rooms.append(room)
-        return partial(self._kernel, self._packed.address, room.ctypes.data)
+        return partial(self._kernels.push, self._packed.address, room.ctypes.data)
 
     def _block(self, slot: int) -> Array:
         """The memory of a stream, allocated when its slot is first used."""

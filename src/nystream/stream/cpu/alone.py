@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu import exchange
 from nystream.stream.cpu import plan as p
-from nystream.stream.cpu.attention import attention
+from nystream.stream.cpu.attention import Fixed, Mixed, attention
 from nystream.stream.cpu.memory import Rows, Scratch, block_at, doubles_at, floats_at, ints_at, model_at, pointer_to
 from nystream.stream.cpu.pack import aligned, packed
 from nystream.stream.cpu.rows import copy
@@ -38,7 +38,9 @@ class AttentionKernel:
         self._state = aligned(self._packed.plan.state_size)
         exchange.write(self._state, self._packed, attn.init_state(1))
         self._scratch = self._packed.scratch(4 * self._width)
-        self._steps = partial(_step, self._packed.address, self._scratch.ctypes.data, self._state.ctypes.data)
+        self._steps = partial(
+            _entry(attn.config.fixed), self._packed.address, self._scratch.ctypes.data, self._state.ctypes.data
+        )
 
     @property
     def bytes_per_stream(self) -> int:
@@ -63,7 +65,10 @@ class AttentionKernel:
         self._steps(times, q, k, v, np.empty(self._width, FLOAT))
 
 
-def _entry(digest: str) -> Any:
+@cache
+def _entry(fixed: bool) -> Any:
+    digest = DIGEST
+
     @cached
     def step(plan_at: int, room: int, address: int, times: int, q: Any, k: Any, v: Any, y: Any) -> None:
         plan, width = model_at(plan_at), y.shape[0]
@@ -74,11 +79,9 @@ def _entry(digest: str) -> Any:
             copy(pointer_to(q), z, width)
             copy(pointer_to(k), z + width, width)
             copy(pointer_to(v), z + 2 * width, width)
-            attention(block, floats_at(address), ints_at(address)[0], w, Rows(z, 0), Rows(out, 0), scratch)
+            s, kind = floats_at(address), Fixed(0) if fixed else Mixed(0)
+            attention(kind, block, s, s, ints_at(address)[0], w, Rows(z, 0), Rows(out, 0), scratch)
             copy(out, pointer_to(y), width)
             ints_at(address)[0] += 1
 
     return step
-
-
-_step = _entry(DIGEST)

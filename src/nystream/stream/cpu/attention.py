@@ -6,35 +6,90 @@ landmarks, [m, H] each, and its value) if fixed landmarks are folded into the pr
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from numba import types
+from numba.extending import overload
 
 from nystream.stream.cpu import continual, full, sliding
 from nystream.stream.cpu.lanes import dots, softmax, spread
 from nystream.stream.cpu.memory import Rows, Scratch, row
 from nystream.stream.cpu.plan import CONTINUAL, FIXED
-from nystream.stream.cpu.rows import copy
-from nystream.stream.cpu.simd import compiled, merged
+from nystream.stream.cpu.rows import keep
+from nystream.stream.cpu.simd import INNER, merged
 
 
-@compiled
+class Fixed(NamedTuple):
+    """All blocks have fixed landmarks: the other attentions are not compiled."""
+
+    unused: int
+
+
+class Continual(NamedTuple):
+    """All blocks have continual landmarks."""
+
+    unused: int
+
+
+class Full(NamedTuple):
+    """All blocks have full attention."""
+
+    unused: int
+
+
+class Mixed(NamedTuple):
+    """Blocks of several kinds."""
+
+    unused: int
+
+
+@merged
 def filled(time: int, r: int, n: int) -> int:
     """Number of tokens in a ring of n after r more than `time`: between r and n, even if `time` is invalid."""
     return max(min(time, n - r), 0) + r
 
 
+def attention(
+    kinds: Any, block: Any, s: Any, rings: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch
+) -> None:
+    """Read the r rows of `source` and write those of `target`; `time` is the number of tokens before them.
+
+    `rings` is the state, too, as a pointer of the type of its rings of keys and values.
+    """
+    raise NotImplementedError("for compiled code only")
+
+
+@overload(attention, jit_options=INNER, strict=False)  # lambdas have no annotations
+def _choose(
+    kinds: Any, block: Any, s: Any, rings: Any, time: Any, w: Any, source: Any, target: Any, scratch: Any
+) -> Any:
+    def mixed(
+        kinds: Any, block: Any, s: Any, rings: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch
+    ) -> None:
+        if block.kind == FIXED:
+            _fixed(block, s, rings, time, w, source, target, scratch)
+        elif block.kind == CONTINUAL:
+            _continual(block, s, rings, time, source, target, scratch)
+        else:
+            _full(block, s, rings, time, source, target, scratch)
+
+    choices = {
+        Fixed: lambda kinds, block, s, rings, time, w, source, target, scratch: _fixed(
+            block, s, rings, time, w, source, target, scratch
+        ),
+        Continual: lambda kinds, block, s, rings, time, w, source, target, scratch: _continual(
+            block, s, rings, time, source, target, scratch
+        ),
+        Full: lambda kinds, block, s, rings, time, w, source, target, scratch: _full(
+            block, s, rings, time, source, target, scratch
+        ),
+        Mixed: mixed,
+    }
+    return choices[kinds.instance_class] if isinstance(kinds, types.BaseNamedTuple) else None
+
+
 @merged
-def attention(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch) -> None:
-    """Read the r rows of `source` and write those of `target`; `time` is the number of tokens before them."""
-    if block.kind == FIXED:
-        _fixed(block, s, time, w, source, target, scratch)
-    elif block.kind == CONTINUAL:
-        _continual(block, s, time, source, target, scratch)
-    else:
-        _full(block, s, time, source, target, scratch)
-
-
-@compiled
-def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch) -> None:
+def _fixed(block: Any, s: Any, rings: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, m, heads, tile = block.window, block.update_size, block.landmarks, block.heads, block.tile
     width, folded, group = block.width, block.folded == 1, time // r
     for i in range(r):
@@ -46,8 +101,8 @@ def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, sc
         else:
             dots(block, w + block.q_tilde_at, m, width, qkv + width, logit)
             value = qkv + 2 * width
-        copy(value, s + (block.values_at + slot * block.stride), width)
-    values, size = s + block.values_at, m * tile
+        keep(value, rings + (block.values_at + slot * block.stride), width)
+    values, size = rings + block.values_at, m * tile
     sliding.advance(block, s, values, group, scratch.floats)
     beta, weights = scratch.floats, scratch.floats + size
     for i in range(r):
@@ -61,30 +116,30 @@ def _fixed(block: Any, s: Any, time: int, w: Any, source: Rows, target: Rows, sc
     sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
-@compiled
-def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
+@merged
+def _continual(block: Any, s: Any, rings: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, m, tile, width = block.window, block.update_size, block.landmarks, block.tile, block.width
     tokens, group = filled(time, r, n), time // r
     newest, renewed = 0, 0
     for i in range(r):
         qkv = row(source, i)
-        copy(qkv + width, s + (block.keys_at + (time + i) % n * block.stride), width)
+        keep(qkv + width, rings + (block.keys_at + (time + i) % n * block.stride), width)
         done = continual.collect(block, s, time + i, qkv, qkv + width)
         if done >= 0:
             newest, renewed = done, renewed + 1
     for i in range(r):
         qkv, slot = row(source, i), (time + i) % n
         dots(block, s + block.q_tilde_at, m, width, qkv + width, s + (block.logits_at + slot * m * tile))
-        copy(qkv + 2 * width, s + (block.values_at + slot * block.stride), width)
-    values, size = s + block.values_at, m * tile
+        keep(qkv + 2 * width, rings + (block.values_at + slot * block.stride), width)
+    values, size = rings + block.values_at, m * tile
     sliding.advance(block, s, values, group, scratch.floats)
     for back in range(renewed):
-        continual.renew(block, s, (newest + m - back) % m, tokens, group, scratch)
+        continual.renew(block, s, rings, (newest + m - back) % m, tokens, group, scratch)
     if renewed and tokens == n:  # until then nothing reads it
         continual.renew_inverse(block, s, scratch)
     if tokens < n:  # there are no landmarks yet
         for i in range(r):
-            full.attend(block, s, tokens, time + r, row(source, i), scratch.floats, row(target, i))
+            full.attend(block, rings, tokens, time + r, row(source, i), scratch.floats, row(target, i))
         return
     beta, weights = scratch.floats, scratch.floats + size
     for i in range(r):
@@ -94,13 +149,13 @@ def _continual(block: Any, s: Any, time: int, source: Rows, target: Rows, scratc
     sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
-@compiled
-def _full(block: Any, s: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
+@merged
+def _full(block: Any, s: Any, rings: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, width = block.window, block.update_size, block.width
     for i in range(r):
         qkv, slot = row(source, i), (time + i) % n
-        copy(qkv + width, s + (block.keys_at + slot * block.stride), width)
-        copy(qkv + 2 * width, s + (block.values_at + slot * block.stride), width)
+        keep(qkv + width, rings + (block.keys_at + slot * block.stride), width)
+        keep(qkv + 2 * width, rings + (block.values_at + slot * block.stride), width)
     for i in range(r):
         qkv, out = row(source, i), row(target, i)
-        full.attend(block, s, filled(time, r, n), time + r, qkv, scratch.floats, out)
+        full.attend(block, rings, filled(time, r, n), time + r, qkv, scratch.floats, out)

@@ -45,16 +45,16 @@ def collect(block: Any, s: Any, time: int, q: Any, k: Any) -> int:
 
 
 @compiled
-def renew(block: Any, s: Any, i: int, tokens: int, newest: int, scratch: Scratch) -> None:
+def renew(block: Any, s: Any, rings: Any, i: int, tokens: int, newest: int, scratch: Scratch) -> None:
     """Sum the window, which has `tokens` tokens, for the new landmark i; `newest` is the newest group."""
     m, tile, width = block.landmarks, block.tile, block.width
     q_tilde = s + (block.q_tilde_at + i * width)
     for token in range(tokens):
-        dots(block, s + (block.keys_at + token * block.stride), 1, block.stride, q_tilde, scratch.floats)
+        dots(block, rings + (block.keys_at + token * block.stride), 1, block.stride, q_tilde, scratch.floats)
         logit = s + (block.logits_at + (token * m + i) * tile)
         for v in range(0, tile, 8):
             store(logit + v, load8(scratch.floats + v))
-    sliding.rebuild(block, s, s + block.values_at, newest, i, i + 1, scratch.floats)
+    sliding.rebuild(block, s, rings + block.values_at, newest, i, i + 1, scratch.floats)
 
 
 @compiled

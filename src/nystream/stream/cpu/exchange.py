@@ -45,9 +45,9 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
     for plan, block_state in zip(packed.blocks, states, strict=True):
         leaves = {name: leaf[0].numpy() for name, leaf in block_state._asdict().items() if name != "time"}
         n, m, tile, width = plan.window, plan.landmarks, plan.tile, plan.width
-        _view(memory, plan.values_at, n, plan.stride)[:, :width] = p.to_lanes(leaves["ring_value"])
+        _write_ring(memory, packed, plan.values_at, plan, leaves["ring_value"])
         if "ring_key" in leaves:
-            _view(memory, plan.keys_at, n, plan.stride)[:, :width] = p.to_lanes(leaves["ring_key"])
+            _write_ring(memory, packed, plan.keys_at, plan, leaves["ring_key"])
         if "landmarks" in leaves:
             landmarks = p.to_lanes(leaves["landmarks"])  # [m, 2, width]
             _view(memory, plan.q_tilde_at, m, width)[...] = landmarks[:, 0]
@@ -77,12 +77,13 @@ def _read_block(memory: Array, packed: Packed, index: int, like: Any, cfg: Atten
     plan = packed.blocks[index]
     n, m, tile = plan.window, plan.landmarks, plan.tile
 
-    def by_head(at: int, *lead: int, stride: int = plan.width) -> Tensor:
-        values = p.from_lanes(_view(memory, at, *lead, stride), cfg.num_heads, cfg.head_dim)
+    def by_head(at: int, *lead: int) -> Tensor:
+        values = p.from_lanes(_view(memory, at, *lead, plan.width), cfg.num_heads, cfg.head_dim)
         return torch.from_numpy(values)[None]
 
     def ring(at: int) -> Tensor:
-        return by_head(at, n, stride=plan.stride)
+        rows = _ring(memory, packed, at, plan).float().numpy()
+        return torch.from_numpy(p.from_lanes(rows, cfg.num_heads, cfg.head_dim))[None]
 
     def per_head(at: int, shape: tuple[int, int], axes: tuple[int, int, int]) -> Tensor:
         values = _view(memory, at, *shape, tile)[..., : cfg.num_heads].transpose(axes)
@@ -98,6 +99,19 @@ def _read_block(memory: Array, packed: Packed, index: int, like: Any, cfg: Atten
     landmarks = torch.stack([by_head(plan.q_tilde_at, m), by_head(plan.k_tilde_at, m)], 2)  # [1, m, 2, H, D]
     pending, gamma_pinv = by_head(plan.pending_at, 2), per_head(plan.gamma_pinv_at, (m, m), (2, 0, 1))
     return ContState(now, ring(plan.keys_at), value, landmarks, pending, gamma_pinv, ring_logit, *parts)
+
+
+def _ring(memory: Array, packed: Packed, at: int, plan: BlockPlan) -> Tensor:
+    """A ring of keys or values [n, stride] in its own dtype, as a view."""
+    numbers = torch.from_numpy(memory)
+    if packed.features.rings == "bfloat16":
+        numbers = numbers.view(torch.bfloat16)
+    return numbers[at : at + plan.window * plan.stride].view(plan.window, plan.stride)
+
+
+def _write_ring(memory: Array, packed: Packed, at: int, plan: BlockPlan, tokens: Array) -> None:
+    """Write tokens [n, H, D] into a ring."""
+    _ring(memory, packed, at, plan)[:, : plan.width] = torch.from_numpy(p.to_lanes(tokens))
 
 
 def _rates(packed: Packed, plan: BlockPlan) -> Tensor | None:

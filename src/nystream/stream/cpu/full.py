@@ -14,16 +14,16 @@ ZERO = np.float32(0.0)
 
 
 @compiled
-def attend(block: Any, s: Any, count: int, time: int, q: Any, logit: Any, out: Any) -> None:
-    """softmax(scale · q Kᵀ) V over the first `count` slots of the rings in the state s, with decay up to `time`.
+def attend(block: Any, rings: Any, count: int, time: int, q: Any, logit: Any, out: Any) -> None:
+    """softmax(scale · q Kᵀ) V over the first `count` slots of the rings, with decay up to `time`.
 
     A ring that is not full has its tokens in its first slots. `logit` is scratch memory for count · T numbers.
     """
     apart()
     tile, width, whole = block.tile, block.width, count - count % 4
-    values = s + block.values_at
+    values = rings + block.values_at
     stride = block.stride
-    dots(block, s + block.keys_at, count, stride, q, logit)
+    dots(block, rings + block.keys_at, count, stride, q, logit)
     if block.decays == 1:
         newest = (time - 1) % block.window
         for token in range(count):

@@ -42,8 +42,8 @@ def _from_address(kind: types.Type) -> Any:
     return at
 
 
-ints_at, floats_at, doubles_at = (
-    _from_address(types.CPointer(number)) for number in (types.int64, types.float32, types.float64)
+ints_at, floats_at, doubles_at, halves_at = (
+    _from_address(types.CPointer(number)) for number in (types.int64, types.float32, types.float64, types.uint16)
 )
 model_at, block_at = (_from_address(from_dtype(record)) for record in (MODEL, BLOCK))
 
@@ -56,6 +56,16 @@ def pointer_to(typing: Any, array: Any) -> Any:
         return cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), generate
+
+
+@intrinsic
+def same_at(typing: Any, like: Any, address: Any) -> Any:
+    """A pointer of the type of `like`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], context.get_value_type(like))
+
+    return like(like, types.int64), generate
 
 
 @intrinsic

@@ -18,11 +18,13 @@ from nystream.stream.cpu import int8, inverse, sliding
 from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, panels
-from nystream.stream.cpu.plan import BlockPlan, Layer, ModelPlan
+from nystream.stream.cpu.plan import BlockPlan, Features, Layer, ModelPlan
 from nystream.stream.cpu.support import KINDS, PINVS, Model
 from nystream.stream.cpu.weights import pack_layer
 
 Array = np.ndarray[Any, Any]
+
+KIND_NAMES = {kind: name for name, kind in KINDS.items()}
 
 LINE = 16  # float32 per cache line: whatever is read together begins at one
 
@@ -34,6 +36,7 @@ class Packed(NamedTuple):
     blocks: tuple[BlockPlan, ...]
     weights: Array  # float32
     records: tuple[Array, ...]  # the plans, in the layout that the kernels read, and what else they refer to
+    features: Features  # of the kernels
 
     @property
     def address(self) -> int:
@@ -55,12 +58,12 @@ class Packed(NamedTuple):
         return aligned(2 * self.plan.scratch_doubles + size + self.plan.scratch_floats)
 
 
-def packed(model: Model, fold: bool = True, weights: str = "float32") -> Packed:
+def packed(model: Model, fold: bool = True, weights: str = "float32", rings: str = "float32") -> Packed:
     """Pack a supported model. With `fold`, fixed landmarks become part of the projections where that is smaller.
 
     Layers have this kind of `weights`; everything else is float32.
     """
-    packer = _Packer(fold, weights)
+    packer = _Packer(fold, weights, rings)
     encoder = model.encoder if isinstance(model, StreamModel) else model
     blocks = tuple(packer.block(b) for b in (encoder.blocks if isinstance(encoder, StreamEncoder) else [encoder]))
     width = model.config.embed_dim
@@ -90,15 +93,18 @@ def packed(model: Model, fold: bool = True, weights: str = "float32") -> Packed:
         integers_stride=int8.row_size(packer.widest) if weights == "int8" else 0,
         **ends,
     )
-    return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs, *packer.tables))
+    kinds = {KIND_NAMES[block.kind] for block in blocks}
+    features = Features(weights, rings, kinds.pop() if len(kinds) == 1 else "mixed", bool(plan.has_path))
+    return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs, *packer.tables), features)
 
 
 class _Packer:
     """Assigns offsets to weights and to the contents of a state."""
 
-    def __init__(self, fold: bool, weights: str) -> None:
+    def __init__(self, fold: bool, weights: str, rings: str) -> None:
         self.fold = fold
         self.kind = weights
+        self.rings = rings
         self.widest = 0  # most inputs of a layer
         self.weights: list[Array] = []
         self.weights_size = 0
@@ -190,7 +196,9 @@ class _Packer:
         width, folded = p.width(heads, dim), self.fold and cfg.fixed and cfg.m <= dim
         weight, bias = _folded(attn) if folded else _plain(attn)
         # Rows that are a multiple of 1 kB apart share a few sets of the cache: one more line spreads them.
-        stride = width + (LINE if width % 256 == 0 else 0)
+        per_word = 2 if self.rings == "bfloat16" else 1
+        stride = width + (LINE * per_word if width % (256 * per_word) == 0 else 0)
+        keys_at = 0 if kind == p.FIXED else per_word * self.keep(cfg.window, stride // per_word)
         out = p.to_lanes(double(attn.out_proj.weight).reshape(-1, heads, dim))
         plan = BlockPlan(
             kind=kind,
@@ -207,8 +215,8 @@ class _Packer:
             folded=int(folded),
             qkv=self.layer(weight, bias, fine=len(weight) - width),  # all but v
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
-            keys_at=0 if kind == p.FIXED else self.keep(cfg.window, stride),
-            values_at=self.keep(cfg.window, stride),
+            keys_at=keys_at,
+            values_at=per_word * self.keep(cfg.window, stride // per_word),
         )
         return plan if kind == p.FULL else self.low_rank(attn, plan)
 

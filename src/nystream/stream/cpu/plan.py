@@ -21,6 +21,15 @@ FIXED, CONTINUAL, FULL = range(3)  # kinds of attention
 NEWTON, RIDGE, NONE = range(3)  # kinds of inverse
 
 
+class Features(NamedTuple):
+    """What a model needs of the kernels: the rest is not compiled."""
+
+    weights: str = "float32"
+    rings: str = "float32"
+    attentions: str = "mixed"  # "fixed", "continual" or "full" if all blocks are of that kind
+    path: bool = False
+
+
 class Layer(NamedTuple):
     """A dense layer, packed by `weights.pack_layer`."""
 

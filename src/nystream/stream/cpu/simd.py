@@ -63,12 +63,18 @@ class _VectorModel(models.PrimitiveModel):
 def _loader(lanes: int) -> Any:
     @intrinsic
     def load(typing: Any, pointer: Any) -> Any:
-        vector = Vector(pointer.dtype, lanes)
+        half = pointer.dtype == types.uint16  # bfloat16, the upper half of a float32
+        vector = Vector(types.float32 if half else pointer.dtype, lanes)
+        stored = ir.VectorType(ir.IntType(16), lanes) if half else vector.ir
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            loaded = builder.load(builder.bitcast(args[0], vector.ir.as_pointer()), typ=vector.ir)
+            loaded = builder.load(builder.bitcast(args[0], stored.as_pointer()), typ=stored)
             loaded.align = pointer.dtype.bitwidth // 8  # rows may have any width, so vectors begin anywhere
-            return loaded
+            if not half:
+                return loaded
+            words = ir.VectorType(ir.IntType(32), lanes)
+            shifted = builder.shl(builder.zext(loaded, words), ir.Constant(words, [16] * lanes))
+            return builder.bitcast(shifted, vector.ir)
 
         return vector(pointer), generate
 
@@ -107,9 +113,26 @@ def apart(typing: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, pointer: Any, vector: Any) -> Any:
+    """Store a vector; a pointer to uint16 gets bfloat16, rounded to nearest even."""
+    lanes, half = vector.lanes, pointer.dtype == types.uint16
+
+    def rounded(builder: Any, x: Any) -> Any:
+        words = ir.VectorType(ir.IntType(32), lanes)
+
+        def all_lanes(value: int) -> Any:
+            return ir.Constant(words, [value] * lanes)
+
+        bits = builder.bitcast(x, words)
+        odd = builder.and_(builder.lshr(bits, all_lanes(16)), all_lanes(1))
+        nearest = builder.add(builder.add(bits, all_lanes(0x7FFF)), odd)
+        # Rounding could turn a NaN into an infinity.
+        whole = builder.select(builder.fcmp_unordered("uno", x, x), all_lanes(0x7FC00000), nearest)
+        return builder.trunc(builder.lshr(whole, all_lanes(16)), ir.VectorType(ir.IntType(16), lanes))
+
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = builder.bitcast(args[0], vector.ir.as_pointer())
-        builder.store(args[1], place).align = pointer.dtype.bitwidth // 8
+        stored = rounded(builder, args[1]) if half else args[1]
+        place = builder.bitcast(args[0], stored.type.as_pointer())
+        builder.store(stored, place).align = pointer.dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return types.void(pointer, vector), generate

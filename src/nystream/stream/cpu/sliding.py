@@ -20,8 +20,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nystream.stream.cpu.memory import address_of, floats_at, ints_at
-from nystream.stream.cpu.simd import EXP_MAX, apart, compiled, exp, larger, load8, smaller, splat8, store, within
+from nystream.stream.cpu.memory import address_of, floats_at, ints_at, same_at
+from nystream.stream.cpu.simd import (
+    EXP_MAX,
+    apart,
+    compiled,
+    exp,
+    larger,
+    load8,
+    merged,
+    smaller,
+    splat8,
+    store,
+    within,
+)
 
 FLOOR = np.float32(-1e30)
 ZERO = np.float32(0.0)
@@ -42,6 +54,13 @@ class Items(NamedTuple):
 
     weights: Any
     rows: Any
+
+
+class Whose(NamedTuple):
+    """Landmarks low ... high − 1."""
+
+    low: int
+    high: int
 
 
 @compiled
@@ -67,52 +86,46 @@ def _slot(block: Any, s: Any, index: int) -> Any:
 
 
 @compiled
-def _collect_tokens(
-    block: Any, s: Any, values: Any, low: int, high: int, end: int, first: int, last: int, items: Items, count: int
+def _collect(
+    block: Any,
+    s: Any,
+    values: Any,
+    whose: Whose,
+    end: int,
+    first: int,
+    last: int,
+    slots: bool,
+    items: Items,
+    count: int,
 ) -> int:
-    """Append the groups first ... last − 1 to the items of a sum that ends with token `end`; return their number."""
+    """Append groups or slots first ... last − 1 to the items of a sum that ends with token `end`; return the number."""
+    apart()
     m, n, r, tile, decays = block.landmarks, block.window, block.update_size, block.tile, block.decays == 1
     rates, stride = floats_at(block.decay), block.most_items * tile
-    for token in range(first * r, last * r):
-        age = end - token
-        ages = splat8(np.float32(age if age >= 0 else age + n))
-        for i in range(low, high):
-            logit = s + (block.logits_at + (token * m + i) * tile)
-            for v in range(0, tile, 8):
-                x = load8(logit + v)
+    row, row_bytes = address_of(s + (block.parts_at + 2 * m * tile + whose.low * block.width)), 4 * block.part_size
+    logits, step = s + block.parts_at, block.part_size
+    if not slots:
+        first, last = first * r, last * r
+        row, row_bytes = address_of(values), address_of(values + block.stride) - address_of(values)
+        logits, step = s + block.logits_at, m * tile
+    for k in range(last - first):
+        items.rows[count + k] = row + (first + k) * row_bytes
+    for i in range(whose.low, whose.high):
+        for v in range(0, tile, 8):
+            rate, logit = load8(rates + v), logits + (first * step + i * tile + v)
+            into = items.weights + ((i - whose.low) * stride + count * tile + v)
+            for k in range(last - first):
+                x = load8(logit + k * step)
                 if decays:
-                    x = x - load8(rates + v) * ages
-                store(items.weights + ((i - low) * stride + count * tile + v), x)
-        items.rows[count] = address_of(values + token * block.stride)
-        count += 1
-    return count
+                    age = end - (ints_at(block.newest)[first + k] if slots else first + k)
+                    x = x - rate * splat8(np.float32(age if age >= 0 else age + n))
+                store(into + k * tile, x)
+    return count + max(last - first, 0)
 
 
 @compiled
-def _collect_slots(
-    block: Any, s: Any, low: int, high: int, end: int, first: int, last: int, items: Items, count: int
-) -> int:
-    """Append the slots first ... last − 1."""
-    m, n, tile, width, decays = block.landmarks, block.window, block.tile, block.width, block.decays == 1
-    rates, stride = floats_at(block.decay), block.most_items * tile
-    for slot in range(first, last):
-        part = _slot(block, s, slot)
-        age = end - ints_at(block.newest)[slot]
-        ages = splat8(np.float32(age if age >= 0 else age + n))
-        for i in range(low, high):
-            for v in range(0, tile, 8):
-                x = load8(part + (i * tile + v))
-                if decays:
-                    x = x - load8(rates + v) * ages
-                store(items.weights + ((i - low) * stride + count * tile + v), x)
-        items.rows[count] = address_of(part + (2 * m * tile + low * width))
-        count += 1
-    return count
-
-
-@compiled
-def _add_rows(block: Any, rows: Any, count: int, weights: Any, out: Any) -> None:
-    """out += Σ weight · row, for `count` rows of `width` numbers at the addresses `rows`; weights are [count, T]."""
+def _add_rows(block: Any, like: Any, rows: Any, count: int, weights: Any, out: Any) -> None:
+    """out += Σ weight · row, for `count` rows of `width` numbers at the addresses `rows`, of the type of `like`."""
     apart()
     tile, width = block.tile, block.width
     whole = width - width % (8 * tile)
@@ -123,7 +136,7 @@ def _add_rows(block: Any, rows: Any, count: int, weights: Any, out: Any) -> None
             a0, a1, a2, a3 = load8(y), load8(y + tile), load8(y + 2 * tile), load8(y + 3 * tile)
             a4, a5, a6, a7 = load8(y4), load8(y4 + tile), load8(y4 + 2 * tile), load8(y4 + 3 * tile)
             for j in range(count):
-                x, e = floats_at(rows[j]) + v, load8(w + j * tile)
+                x, e = same_at(like, rows[j]) + v, load8(w + j * tile)
                 x4 = x + 4 * tile
                 a0 = load8(x) * e + a0
                 a1 = load8(x + tile) * e + a1
@@ -148,17 +161,19 @@ def _add_rows(block: Any, rows: Any, count: int, weights: Any, out: Any) -> None
             a0, a1, a2, a3 = load8(out + t), splat8(ZERO), splat8(ZERO), splat8(ZERO)
             for j in range(0, fours, 4):  # four chains of additions at a time, to hide the latency of one
                 wj = w + j * tile
-                a0 = load8(floats_at(rows[j]) + t) * load8(wj) + a0
-                a1 = load8(floats_at(rows[j + 1]) + t) * load8(wj + tile) + a1
-                a2 = load8(floats_at(rows[j + 2]) + t) * load8(wj + 2 * tile) + a2
-                a3 = load8(floats_at(rows[j + 3]) + t) * load8(wj + 3 * tile) + a3
+                a0 = load8(same_at(like, rows[j]) + t) * load8(wj) + a0
+                a1 = load8(same_at(like, rows[j + 1]) + t) * load8(wj + tile) + a1
+                a2 = load8(same_at(like, rows[j + 2]) + t) * load8(wj + 2 * tile) + a2
+                a3 = load8(same_at(like, rows[j + 3]) + t) * load8(wj + 3 * tile) + a3
             for j in range(fours, count):
-                a0 = load8(floats_at(rows[j]) + t) * load8(w + j * tile) + a0
+                a0 = load8(same_at(like, rows[j]) + t) * load8(w + j * tile) + a0
             store(out + t, (a0 + a1) + (a2 + a3))
 
 
 @compiled
-def _add_rows_to_four(block: Any, rows: Any, count: int, shift: int, weights: Any, stride: int, out: Any) -> None:
+def _add_rows_to_four(
+    block: Any, like: Any, rows: Any, count: int, shift: int, weights: Any, stride: int, out: Any
+) -> None:
     """`_add_rows` for four sums, which share each load: weights `stride` apart, and rows `shift` apart, are theirs."""
     apart()
     tile, width = block.tile, block.width
@@ -172,7 +187,7 @@ def _add_rows_to_four(block: Any, rows: Any, count: int, shift: int, weights: An
             a0, a1, a2, a3 = load8(y0 + t), load8(y1 + t), load8(y2 + t), load8(y3 + t)
             b0, b1, b2, b3 = load8(y0 + u), load8(y1 + u), load8(y2 + u), load8(y3 + u)
             for j in range(count):
-                x, k = floats_at(rows[j]), j * tile + v
+                x, k = same_at(like, rows[j]), j * tile + v
                 e0, e1, e2, e3 = load8(weights + k), load8(w1 + k), load8(w2 + k), load8(w3 + k)
                 a0 = load8(x + t) * e0 + a0
                 b0 = load8(x + u) * e0 + b0
@@ -193,13 +208,13 @@ def _add_rows_to_four(block: Any, rows: Any, count: int, shift: int, weights: An
 
 
 @compiled
-def _sum(block: Any, s: Any, low: int, high: int, items: Items, tokens: int, count: int, target: int) -> None:
-    """Write the sum of the items, tokens first and then slots, into rows low ... high − 1 of a slot."""
+def _sum(block: Any, s: Any, values: Any, whose: Whose, items: Items, tokens: int, count: int, target: int) -> None:
+    """Write the sum of the items, tokens first and then slots, into a slot, for some landmarks."""
     apart()
     m, tile, width, stride = block.landmarks, block.tile, block.width, block.most_items * block.tile
-    part, sums = _slot(block, s, target), m * tile
-    for i in range(low, high):
-        weights = items.weights + (i - low) * stride
+    part, sums, low, landmarks = _slot(block, s, target), m * tile, whose.low, whose.high - whose.low
+    for k in range(landmarks):
+        i, weights = low + k, items.weights + k * stride
         to_sum = i * tile - sums - low * width  # from an item's values for `low` to its sum for i
         for v in range(0, tile, 8):
             largest, total = splat8(FLOOR), splat8(ZERO)
@@ -216,75 +231,69 @@ def _sum(block: Any, s: Any, low: int, high: int, items: Items, tokens: int, cou
             store(part + (i * tile + v), largest)
             store(part + (sums + i * tile + v), total)
     out = part + (2 * sums + low * width)
-    for t in range(0, (high - low) * width, 8):
+    for t in range(0, landmarks * width, 8):
         store(out + t, splat8(ZERO))
     slots, weights = count - tokens, items.weights + tokens * tile
-    if high - low == 4:
-        _add_rows_to_four(block, items.rows, tokens, 0, items.weights, stride, out)
-        _add_rows_to_four(block, items.rows + tokens, slots, width, weights, stride, out)
-    else:
-        for k in range(high - low):
-            _add_rows(block, items.rows, tokens, items.weights + k * stride, out + k * width)
-            for j in range(tokens, count):
-                items.rows[j] += 4 * width * (1 if k else 0)
-            _add_rows(block, items.rows + tokens, slots, weights + k * stride, out + k * width)
+    if landmarks == 4:
+        _add_rows_to_four(
+            block, values, items.rows, tokens, 0, items.weights, stride, out
+        )  # a literal: one load for all
+        _add_rows_to_four(block, s, items.rows + tokens, slots, width, weights, stride, out)
+        return
+    for k in range(landmarks):
+        _add_rows(block, values, items.rows, tokens, items.weights + k * stride, out + k * width)
+        _add_rows(block, s, items.rows + tokens, slots, weights + k * stride, out + k * width)
+        for j in range(tokens, count):
+            items.rows[j] += 4 * width
 
 
 @compiled
-def _total(block: Any, s: Any, values: Any, low: int, high: int, tier: int, k: int, slots: int, items: Items) -> None:
-    """Sum rows low ... high − 1 of the total of block k of a tier; `slots` is the slot of its first total."""
+def _total(block: Any, s: Any, values: Any, whose: Whose, tier: int, k: int, slots: int, items: Items) -> None:
+    """Sum the total of block k of a tier; `slots` is the slot of its first total."""
+    apart()
     counts = ints_at(block.counts)
-    length, count = counts[tier], counts[tier + 1]
-    first, size = start_and_size(k, length, count)
-    end = ints_at(block.newest)[slots + k]
-    if tier == 0:
-        tokens = _collect_tokens(block, s, values, low, high, end, first, first + size, items, 0)
-        _sum(block, s, low, high, items, tokens, tokens, slots + k)
-    else:
-        below = slots - length
-        count = _collect_slots(block, s, low, high, end, below + first, below + first + size, items, 0)
-        _sum(block, s, low, high, items, 0, count, slots + k)
+    first, size = start_and_size(k, counts[tier], counts[tier + 1])
+    below, end = slots - counts[tier] if tier else 0, ints_at(block.newest)[slots + k]
+    count = _collect(block, s, values, whose, end, below + first, below + first + size, tier > 0, items, np.int64(0))
+    _sum(block, s, values, whose, items, count if tier == 0 else np.int64(0), count, slots + k)
 
 
 @compiled
-def _middle(
-    block: Any, s: Any, values: Any, low: int, high: int, first: int, last: int, gap: int, items: Items
-) -> None:
-    """Sum rows low ... high − 1 of the middle, which leaves out the places first ... last − 1 of the ring.
+def _middle(block: Any, s: Any, values: Any, whose: Whose, first: int, last: int, gap: int, items: Items) -> None:
+    """Sum the middle that leaves out the places first ... last − 1 of the ring.
 
     Totals of blocks that were completed in the last `gap` groups are summed first.
     """
+    apart()
     groups, tiers, counts = block.groups, block.tiers, ints_at(block.counts)
     end = (first * block.update_size + block.window - 1) % block.window
-    tokens, count, slots = 0, 0, TOTALS
-    here, there, length, completed = first, (last - 1) % groups, groups, True
+    low, length, slots, completed = first, groups, np.int64(TOTALS), True
     for tier in range(tiers):
-        k, j, _ = locate(here, length, counts[tier + 1])
+        k, j, _ = locate(low, length, counts[tier + 1])
         completed = completed and (j < gap if tier == 0 else j == 0)
         if completed:
-            _total(block, s, values, low, high, tier, (k - 1) % counts[tier + 1], slots, items)
-        here, length, slots = k, counts[tier + 1], slots + counts[tier + 1]
-    here, length, slots = first, groups, TOTALS
+            _total(block, s, values, whose, tier, (k - 1) % counts[tier + 1], slots, items)
+        low, length, slots = k, counts[tier + 1], slots + counts[tier + 1]
+    low, high, length = first, (last - 1) % groups, groups
+    base, tokens, count = np.int64(0), np.int64(0), np.int64(0)  # not literals, of which Numba compiles variants
     for tier in range(tiers + 1):
         k = k_high = 0
-        from_, to = 0, length
+        start, stop = 0, length
         if tier < tiers:
-            k, j, _ = locate(here, length, counts[tier + 1])
-            k_high, j_high, size = locate(there, length, counts[tier + 1])
-            from_, to = here - j, there - j_high + size
-        elif here > there:
-            from_, to = here, here
+            k, j, _ = locate(low, length, counts[tier + 1])
+            k_high, j_high, size = locate(high, length, counts[tier + 1])
+            start, stop = low - j, high - j_high + size
+        elif low > high:  # the rest is one run
+            start, stop = low, low
+        count = _collect(block, s, values, whose, end, base + start, base + low, tier > 0, items, count)
+        count = _collect(block, s, values, whose, end, base + high + 1, base + stop, tier > 0, items, count)
         if tier == 0:
-            tokens = _collect_tokens(block, s, values, low, high, end, from_, here, items, 0)
-            tokens = _collect_tokens(block, s, values, low, high, end, there + 1, to, items, tokens)
-            count = tokens
+            tokens, base = count, TOTALS
         else:
-            base = slots - length
-            count = _collect_slots(block, s, low, high, end, base + from_, base + here, items, count)
-            count = _collect_slots(block, s, low, high, end, base + there + 1, base + to, items, count)
+            base += length
         if tier < tiers:
-            here, there, length, slots = k, k_high, counts[tier + 1], slots + counts[tier + 1]
-    _sum(block, s, low, high, items, tokens, count, MIDDLE)
+            low, high, length = k, k_high, counts[tier + 1]
+    _sum(block, s, values, whose, items, tokens, count, np.int64(MIDDLE))
 
 
 class Phase(NamedTuple):
@@ -361,7 +370,7 @@ def _refer(block: Any, s: Any, place: int, first: int, last: int, i: int, v: int
         store(edges + (e * row + own), exp(load8(edges + (e * row + own)) - largest))
 
 
-@compiled
+@merged
 def advance(block: Any, s: Any, values: Any, group: int, scratch: Any) -> None:
     """Take in a group that is already in the rings; landmarks that begin a new block with it get a new middle."""
     m, r, tile, p = block.landmarks, block.update_size, block.tile, phase(block, group)
@@ -371,7 +380,8 @@ def advance(block: Any, s: Any, values: Any, group: int, scratch: Any) -> None:
         if first == place:
             if i % block.together == 0:
                 gap = place - (p.start - p.before + _shift(block, p.before, i))
-                _middle(block, s, values, i, min(i + block.together, m), place, last, gap, items_in(block, scratch))
+                whose = Whose(i, min(i + block.together, m))
+                _middle(block, s, values, whose, place, last, gap, items_in(block, scratch))
             for v in range(0, tile, 8):
                 _refer(block, s, place, first, last, i, v)
         else:
@@ -387,19 +397,19 @@ def advance(block: Any, s: Any, values: Any, group: int, scratch: Any) -> None:
                     store(edges + ((EDGES + e) * row + own), exp(x))
 
 
-@compiled
+@merged
 def rebuild(block: Any, s: Any, values: Any, newest: int, low: int, high: int, scratch: Any) -> None:
     """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
     groups, counts, items = block.groups, ints_at(block.counts), items_in(block, scratch)
     p = phase(block, newest)
     for i in range(low, high):
-        slots = TOTALS
+        slots = np.int64(TOTALS)
         for tier in range(block.tiers):
             for index in range(counts[tier + 1]):
-                _total(block, s, values, i, i + 1, tier, index, slots, items)
+                _total(block, s, values, Whose(i, i + 1), tier, index, slots, items)
             slots += counts[tier + 1]
         first, last = _edges(block, p, i)
-        _middle(block, s, values, i, i + 1, first % groups, last, 0, items)
+        _middle(block, s, values, Whose(i, i + 1), first % groups, last, np.int64(0), items)
         for v in range(0, block.tile, 8):
             _refer(block, s, p.place, first, last, i, v)
 
@@ -453,8 +463,8 @@ def read(block: Any, s: Any, values: Any, group: int, weights: Any, out: Any, st
         shares, target = scratch + q * (room + m) * tile, out + q * stride
         for t in range(0, width, 8):
             store(target + t, splat8(ZERO))
-        _add_rows(block, rows + first_edge, last_edge - first_edge, shares + first_edge * tile, target)
-        _add_rows(block, rows + room, m, shares + room * tile, target)
+        _add_rows(block, values, rows + first_edge, last_edge - first_edge, shares + first_edge * tile, target)
+        _add_rows(block, s, rows + room, m, shares + room * tile, target)
 
 
 @compiled

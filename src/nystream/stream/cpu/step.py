@@ -11,8 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from numba import types
+from numba.extending import overload
+
 from nystream.stream.cpu import sliding
-from nystream.stream.cpu.attention import attention
+from nystream.stream.cpu.attention import Continual, Fixed, Full, Mixed, attention
 from nystream.stream.cpu.dense import PANEL
 from nystream.stream.cpu.memory import (
     Rows,
@@ -20,15 +23,17 @@ from nystream.stream.cpu.memory import (
     block_at,
     doubles_at,
     floats_at,
+    halves_at,
     ints_at,
     model_at,
     pointer_to,
     row,
+    same_at,
 )
 from nystream.stream.cpu.path import path
-from nystream.stream.cpu.plan import BLOCK, FULL
+from nystream.stream.cpu.plan import BLOCK, FULL, Features
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
-from nystream.stream.cpu.simd import apart, cached, compiled, merged
+from nystream.stream.cpu.simd import INNER, apart, cached, compiled, merged
 from nystream.stream.cpu.weights import BFloat16, Float32, Int8, dense
 
 BLOCK_BYTES = BLOCK.itemsize
@@ -50,9 +55,35 @@ class Work(NamedTuple):
     wide: Rows  # projections, or hidden units
     heads: Rows  # outputs of the attention
     path: Rows  # outputs of the linear path
-    features: Any  # of the linear path, for one token
+    features: Any  # of the linear path, for one token; None if there is none
     kind: Any  # of the weights of dense layers
+    attentions: Any  # kinds of attention
+    rings: Any  # a pointer of their type
     scratch: Scratch
+
+
+@compiled
+def _paths(features: Any, plan: Any, w: Any, batch: Batch, work: Work, rows: int) -> None:
+    """Compute the linear path, and add its embedding to work.x."""
+    out = work.x
+    for i in range(rows):
+        address = batch.addresses[batch.low + i]
+        path(plan, w, floats_at(address), ints_at(address)[0], row(work.wide, i), features, row(work.path, i))
+    if plan.path_embedded == 1:
+        dense(work.kind, w, plan.path_embed, work.path, work.branch, rows)
+        add(work.branch.first, out.first, rows * out.stride)
+
+
+def paths(features: Any, plan: Any, w: Any, batch: Batch, work: Work, rows: int) -> None:
+    """`_paths` of a model that has a linear path; for others it is not compiled."""
+    raise NotImplementedError("for compiled code only")
+
+
+@overload(paths, jit_options=INNER, strict=False)
+def _choose_paths(features: Any, plan: Any, w: Any, batch: Any, work: Any, rows: Any) -> Any:
+    if isinstance(features, types.NoneType):
+        return lambda features, plan, w, batch, work, rows: None
+    return lambda features, plan, w, batch, work, rows: _paths(features, plan, w, batch, work, rows)
 
 
 @compiled
@@ -69,13 +100,7 @@ def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
             copy(tokens + i * inputs, row(out, i), inputs)
     if plan.has_ends == 1:
         dense(work.kind, w, plan.input_proj, work.wide, out, rows)
-    if plan.has_path == 1:
-        for i in range(rows):
-            address = batch.addresses[batch.low + i]
-            path(plan, w, floats_at(address), ints_at(address)[0], row(work.wide, i), work.features, row(work.path, i))
-        if plan.path_embedded == 1:
-            dense(work.kind, w, plan.path_embed, work.path, work.branch, rows)
-            add(work.branch.first, out.first, rows * out.stride)
+    paths(work.features, plan, w, batch, work, rows)
     if plan.positions:
         for i in range(rows):
             time = ints_at(batch.addresses[batch.low + i // r])[0] + i % r
@@ -101,7 +126,8 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
     for stream in range(batch.low, batch.high):
         address, first = batch.addresses[stream], (stream - batch.low) * r
         qkv, heads = Rows(row(wide, first), wide.stride), Rows(row(work.heads, first), work.heads.stride)
-        attention(block, floats_at(address), ints_at(address)[0], w, qkv, heads, work.scratch)
+        s, rings, time = floats_at(address), same_at(work.rings, address), ints_at(address)[0]
+        attention(work.attentions, block, s, rings, time, w, qkv, heads, work.scratch)
     dense(work.kind, w, block.out, work.heads, branch, rows)
     if not feed_forward:
         copy(branch.first, x.first, rows * x.stride)
@@ -158,14 +184,25 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
-def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
-    """The functions that Python calls, cached on disk.
+class Entries(NamedTuple):
+    """The functions that Python calls."""
+
+    push: Any
+    rebuild: Any
+
+
+@cache
+def entries(features: Features) -> Entries:
+    """The functions for models with these features, cached on disk.
 
     Numba decides by the date of one file whether its cache is valid, but the kernels are in several files. Their digest
-    is therefore a variable of each function, and so part of the key of the cache. So is the kind of the weights, by
-    which Numba drops the calls of the other kinds before it compiles them.
+    is therefore a variable of each function, and so part of the key of the cache. So are the features: Numba drops
+    branches on them before it compiles.
     """
-    bfloat16, int8 = weights == "bfloat16", weights == "int8"
+    digest = DIGEST
+    bfloat16, int8, halves = features.weights == "bfloat16", features.weights == "int8", features.rings == "bfloat16"
+    fixed, continual, full = (features.attentions == kind for kind in ("fixed", "continual", "full"))
+    has_path = features.path
 
     @cached
     def push(plan_at: int, room: int, times: int, addresses: Any, low: int, high: int, x: Any, y: Any) -> bool:
@@ -182,9 +219,9 @@ def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
         branch = hidden + rows * narrow
         projected = branch + rows * narrow
         heads = projected + rows * wide
-        paths = heads + rows * wide
-        features = paths + rows * plan.path_stride
-        integers = features + plan.path_features
+        paths_at = heads + rows * wide
+        features_at = paths_at + rows * plan.path_stride
+        integers = features_at + plan.path_features
         scratch = Scratch(integers + rows * plan.integers_stride, doubles_at(room))
         inputs = Rows(integers, plan.integers_stride)
         work = Work(
@@ -192,9 +229,11 @@ def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
             Rows(branch, narrow),
             Rows(projected, wide),
             Rows(heads, wide),
-            Rows(paths, plan.path_stride),
-            features,
+            Rows(paths_at, plan.path_stride),
+            features_at if has_path else None,
             BFloat16(inputs) if bfloat16 else (Int8(inputs) if int8 else Float32(inputs)),
+            Fixed(0) if fixed else (Continual(0) if continual else (Full(0) if full else Mixed(0))),
+            halves_at(room) if halves else floats_at(room),
             scratch,
         )
         w, batch = floats_at(plan.weights), Batch(addresses, low, high)
@@ -203,30 +242,28 @@ def _entries(digest: str, weights: str = "float32") -> tuple[Any, ...]:
         return True
 
     @cached
-    def all_finite(x: Any) -> bool:
-        return len(digest) > 0 and finite(pointer_to(x), x.shape[0])
-
-    @cached
     def rebuild(plan_at: int, room: int, address: int) -> None:
         """Compute everything that follows from the rings of a state."""
-        plan, time = model_at(plan_at), ints_at(address)[0]
-        if len(digest) == 0 or time == 0:
+        plan, time, s = model_at(plan_at), ints_at(address)[0], floats_at(address)
+        rings = halves_at(address) if halves else floats_at(address)
+        if len(digest) == 0 or full or time == 0:
             return
         for index in range(plan.depth):
             block = block_at(plan.blocks + index * BLOCK_BYTES)
             if block.kind != FULL:
-                s, scratch = floats_at(address), floats_at(room + 8 * plan.scratch_doubles)
-                newest = time // plan.update_size - 1
-                sliding.rebuild(block, s, s + block.values_at, newest, 0, block.landmarks, scratch)
+                newest, scratch = time // plan.update_size - 1, floats_at(room + 8 * plan.scratch_doubles)
+                sliding.rebuild(block, s, rings + block.values_at, newest, 0, block.landmarks, scratch)
 
-    return push, all_finite, rebuild
+    return Entries(push, rebuild)
+
+
+def _all_finite(digest: str) -> Any:
+    @cached
+    def all_finite(x: Any) -> bool:
+        return len(digest) > 0 and finite(pointer_to(x), x.shape[0])
+
+    return all_finite
 
 
 DIGEST = _digest()
-push, all_finite, rebuild = _entries(DIGEST)
-
-
-@cache
-def push_with(weights: str) -> Any:
-    """`push` for models packed with this kind of weights."""
-    return push if weights == "float32" else _entries(DIGEST, weights)[0]
+all_finite = _all_finite(DIGEST)
