@@ -36,6 +36,8 @@ def quiet(figures: dict[str, Any]) -> list[str]:
         table(["", "median", "p99", "p99.9", "worst", "p99 / median", "slow"], rows),
         *([noisy] if machine["noisy"] else []),
         "Causes of the slow steps of the pool: each counts for the first of these that was seen during it. The machine "
-        f"has as many of the others as the loops have of such delays, give or take {figures['chance']} by chance.",
+        f"has as many of the others as the loops have of such delays, give or take {figures['chance']} by chance. "
+        f"Without the machine and other processes, {figures['own_share']:.2%} of all steps would be slow; p99 leaves "
+        "room for 1 %.",
         table(["cause", "steps", "of slow steps", "of all steps"], causes),
     ]

@@ -155,7 +155,7 @@ def _targets(targets: Sequence[dict[str, Any]]) -> Table:
 def _target_notes(targets: Sequence[dict[str, Any]]) -> list[str]:
     notes = [f"{target['what']}: {target['note']}." for target in targets if "note" in target]
     if any(target.get("noisy") and not target["met"] for target in targets):
-        notes.append("NOISY: not met, but no code could meet it on this machine now.")
+        notes.append("NOISY: not met, but a loop that does nothing else would not meet it on this machine either.")
     return notes
 
 

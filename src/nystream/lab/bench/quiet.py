@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from nystream.lab.bench import floor
-from nystream.lab.bench.causes import causes, chance, figures, machine, slow_phases
+from nystream.lab.bench.causes import causes, chance, figures, machine, own_share, slow_phases
 from nystream.lab.bench.contenders import Pooled
 from nystream.lab.bench.loops import CALLS, loops
 from nystream.lab.bench.settings import BenchSettings, Part, target
@@ -18,6 +18,7 @@ TURN = 80  # steps in a turn, which with 300 turns are 24,000
 SECONDS = 4.0  # approximate time per job in total: a slow backend has shorter turns
 PUSH = "pool.push"
 NOTE = "for an idle core"
+OWN_LIMIT = 0.01  # share of steps: with more, p99 is a slow one
 
 
 def quiet(settings: BenchSettings, advance: Advance) -> Part:
@@ -40,7 +41,9 @@ def quiet(settings: BenchSettings, advance: Advance) -> Part:
     rows = [{"name": name, **figures(taken)} for name, taken in steps.items()]
     alone = machine(steps[PUSH], others)
     goal = target("p99 of a step against the median, fixed landmarks", rows[0]["p99_over_median"], 2, False)
-    noisy = alone["p99_over_median"] > goal["limit"]  # no code can meet it here
+    noisy = alone["p99_over_median"] > goal["limit"]
+    why = causes(steps[PUSH], cycle, others)
+    own = own_share(why)
     record = {
         "backend": pool.backend,
         "cycle": cycle,
@@ -50,7 +53,13 @@ def quiet(settings: BenchSettings, advance: Advance) -> Part:
         "machine": alone | {"noisy": noisy},
         "chance": chance(steps[PUSH], others),
         "rows": rows,
-        "causes": causes(steps[PUSH], cycle, others),
+        "causes": why,
+        "own_share": own,
     }
-    targets = [goal | {"note": NOTE, "noisy": noisy}] if settings.has_targets and pool.backend == "numba" else []
+    # On a noisy machine, no code can meet it; but a pool that would miss it on its own is not excused.
+    targets = (
+        [goal | {"note": NOTE, "noisy": noisy and own < OWN_LIMIT}]
+        if settings.has_targets and pool.backend == "numba"
+        else []
+    )
     return record, targets
