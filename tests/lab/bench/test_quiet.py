@@ -13,8 +13,9 @@ from nystream.cli import bench_tables, screen
 from nystream.lab.bench import causes, loops, quiet, watch
 from nystream.lab.bench.run import run
 from nystream.lab.bench.settings import BenchSettings
-from nystream.lab.bench.sizes import ModelSizes
+from nystream.lab.bench.sizes import ModelSizes, build_model
 from nystream.lab.bench.timing import TimedCall
+from nystream.stream import StreamPool
 
 ROOT = Path(__file__).parents[3]
 TINY = ModelSizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
@@ -117,6 +118,17 @@ def test_turns_of_a_loop_follow_its_time(monkeypatch):
     monkeypatch.setattr(loops, "_seconds", lambda call, turns: call(turns))
     assert loops.turns_for(lambda turns: 2e-6 + 1e-9 * turns, 12e-6) == 10_000
     assert loops.turns_for(lambda turns: 2e-6 + 1e-9 * turns, 1e-6) == 0
+
+
+def test_pushes_make_no_work_for_the_garbage_collector():
+    pool = StreamPool(build_model(TINY), 1, "numba")
+    sid, x = pool.open(), np.zeros(TINY.input_dim, np.float32)
+    kept = [pool.push(sid, x)] * 3000
+    gc.collect()
+    with watch.counting_collections() as collections:
+        for place in range(len(kept)):
+            kept[place] = pool.push(sid, x)
+        assert collections == [0]
 
 
 @pytest.fixture(scope="module")
