@@ -22,3 +22,7 @@ def source(record: Any) -> str:
 def table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def us(value: float) -> str:
+    return f"{value:,.0f} µs" if value >= 100 else f"{value:.1f} µs"

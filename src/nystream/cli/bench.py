@@ -34,7 +34,8 @@ class Bench:
     parts: str = option(
         ",".join(PARTS),
         "Parts to measure: attention (alone, no projections), window (16,384 tokens against 128), model (all "
-        "contenders, one stream), phases (of the window's cycle), streams (many at once), overhead (of Python).",
+        "contenders, one stream), phases (of the window's cycle), quiet (slow steps, and why), streams (many at once), "
+        "overhead (of Python).",
         "LIST",
         "all",
     )

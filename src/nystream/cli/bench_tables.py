@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from nystream.cli import quiet_tables
+from nystream.cli.bench_cells import rate, ratio, size, three, us
 from nystream.cli.screen import Block, new_table
 
 STEP = ("error", "median", "p99", "worst")
@@ -24,19 +25,21 @@ def blocks(record: dict[str, Any]) -> Iterator[Block]:
         yield from _model(record["model"], record["settings"]["sizes"])
     if "phases" in record:
         yield _phases(record["phases"])
+    if "quiet" in record:
+        yield from quiet_tables.blocks(record["quiet"])
     if "streams" in record:
         yield _streams(record["streams"])
     if "overhead" in record:
         yield _overhead(record["overhead"])
     if record["targets"]:
-        yield "Targets", _targets(record["targets"]), []
+        yield "Targets", _targets(record["targets"]), _target_notes(record["targets"])
 
 
 def _attention(case: dict[str, Any]) -> Block:
     table = new_table(("contender",), (*STEP, "ratio", "state"))
     ratios = case.get("ratios", {})
     for row in case["rows"]:
-        table.add_row(row["name"], *_step(row), _ratio(ratios.get(row["name"])), _size(row["bytes_per_stream"]))
+        table.add_row(row["name"], *_step(row), ratio(ratios.get(row["name"])), size(row["bytes_per_stream"]))
     title = f"Attention alone, µs: n = {case['n']:,}, d = {case['d']}, {case['heads']} heads, m = {case['m']}"
     note = "ratio: time relative to the compiled step. q, k and v are given; one thread."
     return title, table, [note]
@@ -50,11 +53,11 @@ def _window(figures: dict[str, Any]) -> Block:
             table.add_row(
                 row["name"],
                 f"{int(n):,}",
-                _us(figures_n["median_microseconds"]),
-                _us(figures_n["p99_microseconds"]),
-                _ratio(row["ratio"]) if last else "",
-                _size(figures_n["bytes_per_stream"]),
-                _size(figures_n["formula_bytes"]),
+                us(figures_n["median_microseconds"]),
+                us(figures_n["p99_microseconds"]),
+                ratio(row["ratio"]) if last else "",
+                size(figures_n["bytes_per_stream"]),
+                size(figures_n["formula_bytes"]),
             )
     title = f"The window, µs: d = {figures['d']}, {figures['heads']} heads, m = {figures['m']}, fixed landmarks"
     note = (
@@ -72,10 +75,10 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
         f"error: largest difference from float64. ratio: time relative to the {figures['backend']} pool with co-fixed. "
         "bfloat16, int8: the same pool with such weights. torch uses one thread. worst: the slowest single step, "
         "usually slowed down by other work on the machine.",
-        f"floor: reading {floor['reads']} once takes {floor['microseconds']:.1f} µs ({_size(floor['bytes'])} at "
+        f"floor: reading {floor['reads']} once takes {floor['microseconds']:.1f} µs ({size(floor['bytes'])} at "
         f"{floor['gigabytes_per_second']:.0f} GB/s); a step of the pool takes {floor['pool_over_floor']:.2f} times as "
         f"long. Reading the whole state too, of which a step uses only a part, takes {whole['microseconds']:.1f} µs "
-        f"({_size(whole['bytes'])}), and the step {whole['pool_over_floor']:.2f} times that.",
+        f"({size(whole['bytes'])}), and the step {whole['pool_over_floor']:.2f} times that.",
     ]
     deep = (
         "continual-inference computes n rows at every step; the pool has a deep stack, in which each block has its "
@@ -85,7 +88,7 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
         table = new_table(("contender",), (*STEP, "ratio", "state"), first="")
         for row in figures["rows"]:
             if row["blocks"] == depth:
-                cells = (*_step(row), _ratio(row["ratio"]), _size(row["bytes_per_stream"]))
+                cells = (*_step(row), ratio(row["ratio"]), size(row["bytes_per_stream"]))
                 ours = row["name"].startswith("nystream pool")
                 table.add_row(row["name"].partition(f", {depth} blocks")[0], *cells, style="bold" if ours else None)
         title = (
@@ -102,9 +105,9 @@ def _phases(figures: dict[str, Any]) -> Block:
         table.add_row(
             row["name"],
             f"{row['cycles']}",
-            _us(row["median_microseconds"]),
-            _us(row["slowest_microseconds"]),
-            _ratio(row["slowest_over_median"]),
+            us(row["median_microseconds"]),
+            us(row["slowest_microseconds"]),
+            ratio(row["slowest_over_median"]),
         )
     title = f"Phases, µs: the pool's median step at each of {figures['cycle']:,} phases of the window"
     return title, table, ["co-cont renews a landmark every n / m steps; such a step takes n d operations more."]
@@ -115,11 +118,11 @@ def _streams(figures: dict[str, Any]) -> Block:
     for row in figures["rows"]:
         table.add_row(
             f"{row['streams']:,}",
-            _rate(row["one_by_one_steps_per_second"]),
-            _rate(row["push_many_steps_per_second"]),
-            _rate(row["torch_batch_steps_per_second"]),
-            _ratio(row["many_over_one"]),
-            _size(row["bytes_per_stream"]),
+            rate(row["one_by_one_steps_per_second"]),
+            rate(row["push_many_steps_per_second"]),
+            rate(row["torch_batch_steps_per_second"]),
+            ratio(row["many_over_one"]),
+            size(row["bytes_per_stream"]),
         )
     notes = [
         "push: one stream after the other. torch batch: model.step of all streams at once, with one thread or all, "
@@ -141,13 +144,26 @@ def _targets(targets: Sequence[dict[str, Any]]) -> Table:
     table = new_table(("", "target"), ("measured", "limit"))
     table.columns[1].no_wrap = False
     for target in targets:
-        mark = Text("met", style="green") if target["met"] else Text("MISSED", style="bold red")
         sign = "≥" if target["kind"] == "at least" else "≤"
         unit = " µs" if target["unit"] == "µs" else " x"
         table.add_row(
-            mark, target["what"], f"{_three(target['value'])}{unit}", f"{sign} {_three(target['limit'])}{unit}"
+            _mark(target), target["what"], f"{three(target['value'])}{unit}", f"{sign} {three(target['limit'])}{unit}"
         )
     return table
+
+
+def _target_notes(targets: Sequence[dict[str, Any]]) -> list[str]:
+    notes = [f"{target['what']}: {target['note']}." for target in targets if "note" in target]
+    if any(target.get("noisy") and not target["met"] for target in targets):
+        notes.append("NOISY: not met, but a loop that does nothing else would not meet it on this machine either.")
+    return notes
+
+
+def _mark(target: dict[str, Any]) -> Text:
+    """Whether a target is met; one that no code can meet on a machine this busy is neither met nor missed."""
+    if target["met"]:
+        return Text("met", style="green")
+    return Text("NOISY", style="bold yellow") if target.get("noisy") else Text("MISSED", style="bold red")
 
 
 def _missing(skipped: Iterable[dict[str, str]]) -> list[str]:
@@ -157,32 +173,7 @@ def _missing(skipped: Iterable[dict[str, str]]) -> list[str]:
 def _step(row: dict[str, Any]) -> tuple[str, str, str, str]:
     return (
         f"{row['error']:.0e}",
-        _us(row["median_microseconds"]),
-        _us(row["p99_microseconds"]),
-        _us(row["worst_microseconds"]),
+        us(row["median_microseconds"]),
+        us(row["p99_microseconds"]),
+        us(row["worst_microseconds"]),
     )
-
-
-def _size(nbytes: int) -> str:
-    return decimal(nbytes).replace("bytes", "B")
-
-
-def _us(microseconds: float) -> str:
-    if microseconds >= 100_000:
-        return f"{microseconds / 1e3:,.0f} ms"
-    return f"{microseconds:,.0f}" if microseconds >= 100 else f"{microseconds:.1f}"
-
-
-def _ratio(ratio: float | None) -> str:
-    return "" if ratio is None else f"{_three(ratio)} x"
-
-
-def _three(number: float) -> str:
-    """About three digits."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def _rate(per_second: float) -> str:
-    if per_second < 1e3:
-        return f"{per_second:.0f}"
-    return f"{per_second / 1e6:.2f} M" if per_second >= 1e6 else f"{per_second / 1e3:.1f} k"

@@ -13,6 +13,7 @@ import torch
 from nystream.lab.bench.alone import attention
 from nystream.lab.bench.model import model
 from nystream.lab.bench.pool import overhead, phases
+from nystream.lab.bench.quiet import quiet
 from nystream.lab.bench.settings import PARTS, BenchSettings, Part
 from nystream.lab.bench.streams import streams
 from nystream.lab.bench.timing import threads
@@ -20,7 +21,7 @@ from nystream.lab.bench.window import window
 from nystream.progress import Advance, track
 
 RUNNERS: dict[str, Callable[[BenchSettings, Advance], Part]] = dict(
-    zip(PARTS, (attention, window, model, phases, streams, overhead), strict=True)
+    zip(PARTS, (attention, window, model, phases, quiet, streams, overhead), strict=True)
 )
 
 
