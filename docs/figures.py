@@ -16,13 +16,8 @@ FIGURES = Path(__file__).parent / "img"
 MEANS, FIXED, PLAIN = "#f4a259", "#93c5b1", "#d9dde3"
 INK = "#222831"
 
-LONG = 4  # tokens of a segment, and segments of the window, in the picture of the sliding window
-PARTS = {
-    "front": (MEANS, "front: a suffix of the\noldest segment"),
-    "middle": ("#8fa8c8", "middle: the whole\nsegments in between"),
-    "last": ("#b9c8a4", "the last whole\nsegment"),
-    "back": ("#5fa08a", "back: the newest\nsegment so far"),
-}
+WINDOW, BLOCK = 16, 4  # tokens of the window and of a block, in the picture of the sliding window
+OLD, MIDDLE, NEW = MEANS, "#8fa8c8", "#5fa08a"
 
 STAGES = [
     ("Phase 1", "train end to end", ("means", "means")),
@@ -117,51 +112,51 @@ def low_rank() -> None:
     save(figure, "low_rank")
 
 
-def parts_of_the_window(place: int) -> list[tuple[str, int, int]]:
-    """(part, first token, end) a number of tokens after the first one of a new segment; K = L = 4."""
-    k, j = divmod(place, LONG)
-    oldest = LONG * k
-    return [
-        ("front", oldest + 1 + j, oldest + LONG),
-        ("middle", oldest + LONG, oldest + 3 * LONG),
-        ("last", oldest + 3 * LONG, oldest + 4 * LONG),
-        ("back", oldest + 4 * LONG, oldest + 4 * LONG + j + 1),
-    ]
+def token_cell(axes: Any, token: float, y: float, colour: str, **style: Any) -> None:
+    axes.add_patch(Rectangle((token, y), 0.9, 0.6, facecolor=colour, **{"edgecolor": "none"} | style))
 
 
 def sliding() -> None:
-    """Five steps of the sliding window: which triple contains each token, and what is being built meanwhile."""
+    """Five steps of the sliding window as two landmarks see it: their edges, and the middle that each has."""
     figure, axes = plt.subplots(figsize=(10, 5.6))
-    for place in range(LONG + 1):
-        y = -1.25 * place
-        k, j = divmod(place, LONG)
-        axes.text(-0.5, y + 0.3, f"t + {place}" if place else "t", ha="right", va="center", fontsize=11, color=INK)
-        for token in range(LONG * 5 + 1):
-            axes.add_patch(Rectangle((token, y), 0.9, 0.6, facecolor="white", edgecolor="#d4d8dd", lw=0.8))
-        for part, first, end in parts_of_the_window(place):
-            for token in range(first, end):
-                axes.add_patch(Rectangle((token, y), 0.9, 0.6, facecolor=PARTS[part][0], edgecolor="none"))
-        edge = LONG * (k + 2) - 0.1
-        for length in range(1, min(j + 1, LONG - 1) + 1):
-            axes.plot([edge - length + 0.1, edge], [y - 0.09 * length] * 2, color=MEANS, lw=2.4, solid_capstyle="butt")
-        start = LONG * (k + 2)
-        end = start + LONG * min(j + 1, 2) - 0.1
-        axes.plot([start, end], [y - 0.12] * 2, color=PARTS["middle"][0], lw=3.2, solid_capstyle="butt")
-    for number, (colour, words) in enumerate(PARTS.values()):
-        axes.add_patch(Rectangle((5.3 * number, -6.45), 0.9, 0.5, facecolor=colour))
-        axes.text(5.3 * number + 1.1, -6.2, words, va="center", fontsize=9, color=INK)
-    for y, colour, words in (
-        (
-            -7.0,
-            MEANS,
-            "being built: suffixes of the segment that leaves next, one token longer a step; the next fronts",
-        ),
-        (-7.45, PARTS["middle"][0], "being built: the next middle, one segment more a step"),
+    for place in range(BLOCK + 1):
+        newest = WINDOW + place
+        top = -2.05 * place
+        time = f"t + {place}" if place else "t"
+        axes.text(-3.9, top - 0.15, time, ha="right", va="center", fontsize=11, fontweight="bold", color=INK)
+        for row in range(2):
+            y = top - 0.8 * row
+            begin = newest - (newest - row * BLOCK // 2) % BLOCK  # the first token of the landmark's block
+            axes.text(-0.4, y + 0.3, f"landmark {row + 1}", ha="right", va="center", fontsize=9.5, color=INK)
+            token_cell(axes, place, y, "white", edgecolor="#9aa3ad", lw=0.9, linestyle=(0, (1.5, 1.5)))
+            first, end = begin - WINDOW + BLOCK, begin
+            for token in range(place + 1, first):
+                token_cell(axes, token, y, OLD)
+            for token in range(begin, newest + 1):
+                token_cell(axes, token, y, NEW)
+            if begin == newest:
+                for token in range(first, end):
+                    token_cell(axes, token, y, MIDDLE)
+                words = f"summed again, from {end - first} tokens"
+            else:
+                axes.add_patch(Rectangle((first, y), end - first - 0.1, 0.6, facecolor=MIDDLE))
+                words = "as it was"
+            behind = {"facecolor": MIDDLE, "edgecolor": "none", "pad": 1.5}
+            axes.text(
+                (first + end) / 2, y + 0.28, words, ha="center", va="center", fontsize=8.5, color=INK, bbox=behind
+            )
+    y = -2.05 * (BLOCK + 1) - 0.25
+    for x, colour, words in (
+        (-3.9, OLD, "edges: old tokens of the block\nthat is being overwritten"),
+        (4.6, MIDDLE, "middle: all other tokens,\none partial sum per landmark"),
+        (12.6, NEW, "edges: new tokens\nof that block"),
+        (18.3, "white", "has just left"),
     ):
-        axes.plot([0, 0.9], [y, y], color=colour, lw=3, solid_capstyle="butt")
-        axes.text(1.1, y, words, va="center", fontsize=9, color=INK)
-    axes.set_xlim(-2.2, LONG * 5 + 1.2)
-    axes.set_ylim(-7.7, 0.7)
+        dotted = {"edgecolor": "#9aa3ad", "lw": 0.9, "linestyle": (0, (1.5, 1.5))} if colour == "white" else {}
+        token_cell(axes, x, y, colour, **dotted)
+        axes.text(x + 1.15, y + 0.3, words, va="center", fontsize=9, color=INK)
+    axes.set_xlim(-5.4, WINDOW + BLOCK + 3)
+    axes.set_ylim(y - 0.4, 0.9)
     axes.set_axis_off()
     figure.tight_layout(pad=0.2)
     save(figure, "sliding")

@@ -19,7 +19,9 @@ from nystream import files, times
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
-FORMAT = "nystream-state-1"
+FORMAT = "nystream-state-2"
+OLD_FORMAT = "nystream-state-1"  # of versions whose windows had other partial sums
+SUMS = ("part_max", "part_sum")  # leaves that are a cache of the rings
 REQUIRED_KEYS = ("format", "config", "fingerprint")  # metadata of a packed state
 OPTIONAL_KEYS = ("checksum", "weights")  # older versions wrote no checksum, and only a pool writes the weights
 
@@ -276,14 +278,39 @@ def _restored(tensors: dict[str, Tensor], meta: dict[str, str], owner: Stateful,
         raise ValueError(f"{source} lacks {', '.join(missing)}; the file is damaged")
     if extra := sorted(tensors.keys() - names):
         raise ValueError(f"{source} has {extra[0]!r:.40}, which is not in a state of this config; the file is damaged")
-    state = _filled(like, tensors)
+    old = meta["format"] == OLD_FORMAT
+    state = _filled(like, tensors | _void_sums(tensors, like) if old else tensors)
     check(state, like, None, type(owner).__name__)
     rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
     if len(set(rows.values())) > 1:
         listed = ", ".join(f"{count} of {name}" for name, count in rows.items())
         raise ValueError(f"{source} has leaves with different numbers of rows ({listed}); the file is damaged")
     times.check(named_leaves(state), owner.config, source)
-    return map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
+    state = map_state(lambda leaf, fresh: leaf.to(fresh.device), state, like)
+    return _with_sums(state, owner) if old else state
+
+
+def _void_sums(tensors: dict[str, Tensor], like: tuple[Any, ...]) -> dict[str, Tensor]:
+    """Leaves in the place of the partial sums of an earlier version, with the shapes of today."""
+    return {
+        name: leaf.new_zeros((*tensors[name].shape[:1], *leaf.shape[1:]))
+        for name, leaf in named_leaves(like)
+        if name.rpartition(".")[2] in SUMS
+    }
+
+
+def _with_sums(state: Any, owner: Any) -> Any:
+    """The state of an earlier version, with partial sums that its attentions compute from the rings."""
+    attentions = (module for module in owner.modules() if hasattr(module, "with_sums"))
+
+    def visit(part: Any) -> Any:
+        if "time" in _names(part):  # the state of one attention
+            attention = next(attentions, None)
+            return part if attention is None else attention.with_sums(part)
+        new = [leaf if isinstance(leaf, Tensor) else visit(leaf) for leaf in part]
+        return type(part)(*new) if is_state(part) else type(part)(new)
+
+    return visit(state)
 
 
 def _check_metadata(tensors: dict[str, Tensor], meta: dict[str, str], source: str) -> None:
@@ -291,7 +318,7 @@ def _check_metadata(tensors: dict[str, Tensor], meta: dict[str, str], source: st
 
     An unknown key is an error: it may be the damaged name of a known one, whose check would be skipped.
     """
-    if meta.get("format") != FORMAT:
+    if meta.get("format") not in (FORMAT, OLD_FORMAT):
         raise ValueError(f"{source} is not a nystream state, as written by save_state")
     unknown = [key for key in meta if key not in (*REQUIRED_KEYS, *OPTIONAL_KEYS)]
     if unknown:

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import nystream as ns
 from nystream import costs, variants
+from nystream.costs.model import Sizes
 
 MULTIPLICATIONS = {torch.ops.aten.mul.Tensor, torch.ops.aten.addcmul.default}
 
@@ -70,7 +71,7 @@ FORMS = [(variant, sums) for variant in ns.VARIANTS for sums in variants.get(var
 
 @pytest.mark.parametrize(("variant", "sums"), FORMS)
 def test_products_of_a_step(variant, sums):
-    for n, d, m, heads in ((13, 12, 4, 3), (3, 4, 3, 2), (1, 4, 1, 1)):
+    for n, d, m, heads in ((13, 12, 4, 3), (3, 4, 3, 2), (1, 4, 1, 1), (250, 4, 3, 1)):
         attn = attention(variant, n, d, m, heads, sums)
         expected = costs.executed(variant, n, d, m, heads=heads, form=attn.config.form)
         assert math.isclose(products(attn), expected.products), attn.config
@@ -97,7 +98,7 @@ def test_what_auto_stands_for():
         assert math.isclose(products(attn), costs.executed("co-fixed-single", n, 4, 2).products)
 
 
-@pytest.mark.parametrize(("n", "d", "m", "heads"), [(20, 12, 4, 3), (13, 8, 5, 1)])
+@pytest.mark.parametrize(("n", "d", "m", "heads"), [(20, 12, 4, 3), (13, 8, 5, 1), (200, 8, 2, 2)])
 @pytest.mark.parametrize("variant", ["co-fixed-single", "co-fixed-retro"])
 def test_combines_of_partial_sums(variant, n, d, m, heads):
     attn = attention(variant, n, d, m, heads, "partials")
@@ -106,11 +107,23 @@ def test_combines_of_partial_sums(variant, n, d, m, heads):
     assert costs.executed(variant, n, d, m, heads=heads, form="recompute").combines == 0
 
 
-def test_with_partials_no_window_is_in_the_cost():
-    short, long = (costs.executed("co-fixed-single", n, 192, 4, form="partials") for n in (120, 120_000))
-    assert short == long
-    paper = costs.flops("co-fixed-single", 120, 192, 4)
-    assert 2 < short.total / paper < 2.2  # the price of never subtracting
+def test_with_partials_the_cost_hardly_grows_with_the_window():
+    for d, m, heads in ((192, 4, 16), (512, 16, 8)):
+        short, long = (costs.executed("co-fixed-single", n, d, m, heads=heads, form="partials") for n in (192, 192_000))
+        assert 1 < long.total / short.total < 1.6  # a thousand times as long, and four tiers more
+        length = max(8, m)  # of a block
+        estimate = d * (2 * length * m + 5 * length + 8 * m) + heads * m**2  # as in `co_fixed_single`
+        assert 0.9 < short.total / estimate < 1.15
+
+
+def test_one_tier_more_costs_little():
+    """A total that grows, which is two combines, and fewer than a dozen totals in the sum of one landmark."""
+    for n, m in ((500, 4), (5_000, 16), (50_000, 8)):
+        sizes = Sizes(n, 64, m, 1, "partials")
+        tiers = len(sizes.cut.tiers)
+        assert tiers > 1
+        assert sizes.cut.work(m)[2] < 12 * tiers
+        assert costs.executed("co-fixed-single", n, 64, m, form="partials").combines == 2 * (1 + tiers) * m * 65
 
 
 def test_a_total_is_its_parts():

@@ -49,14 +49,6 @@ def test_void_tokens_add_nothing():
     assert not nothing.sum.any()
 
 
-@given(st.integers(0, 999), st.integers(1, 9))
-def test_suffixes(seed, length):
-    logit, value = some(seed, tokens=length)
-    parts = partials.of_tokens(logit[:, None, None], value[:, None, None])  # one token each, one head
-    for i, (part_max, part_sum) in enumerate(zip(*partials.suffixes(parts), strict=True)):
-        same(Partial(part_max[0], part_sum[0]), partials.of_tokens(logit[i:], value[i:]))
-
-
 @given(st.integers(0, 999), st.sampled_from([1.0, 10.0, 1e4]))
 def test_attend_is_the_weighted_sum_of_means(seed, size):
     shared_logit, shared_value = some(seed, tokens=5, size=size)

@@ -67,7 +67,7 @@ def test_it_is_the_state_of_the_model(model, blob, tokens):
     assert set(tensors) == {name for name, _ in states.named_leaves(state)}
     for name, leaf in states.named_leaves(state):
         torch.testing.assert_close(tensors[name], leaf)
-    assert metadata["format"] == "nystream-state-1"
+    assert metadata["format"] == "nystream-state-2"
     assert metadata["fingerprint"] == model.config.fingerprint
     assert ns.ModelConfig.from_dict(json.loads(metadata["config"])) == model.config
     assert metadata["weights"] == fingerprint(model)

@@ -38,17 +38,24 @@ def executed(
         nystrom-fixed             4ndm + hnm²
         co-fixed-single           3dm + hm² + W
         co-fixed-retro            2dm + hm² + W + ndm
-        co-cont-single, renewing  as co-fixed-single, and nd + Γ + R
-        co-cont-retro, renewing   as co-fixed-retro,  and 2nd + hnm² + Γ + R
+        co-cont-single, renewing  as co-fixed-single, and nd + Γ + N
+        co-cont-retro, renewing   as co-fixed-retro,  and 2nd + hnm² + Γ + N
 
         Γ = dm² + 4 i h m³        Γ and its inverse, with i Newton–Schulz iterations
         W = ndm                   "recompute": the sums over the window
-            2m(d + h)             "partials", "subtract": the token that enters, and one
-                                  that is in the window
-        R = 0                     "recompute"
+            2m(d + h)             "subtract": the token that enters, and the one that leaves
+            2Lm(d + h) + A        "partials": the edges, L of each landmark, and what A says
+        A = RPd                   the middles of R landmarks, from P tokens
+            (m + RQ)(d + h)       and from Q totals, and the total that the token joins;
+                                  only if the window has tiers
+        N = 0                     "recompute"
             n(d + h)              "subtract": the row of a new landmark
-            (K + 2)⌈N/K⌉(d + h)   "partials": the totals of its segments, and the suffixes
-                                  of two segments
+            (1 + k)n(d + h)       "partials": its middle, and its totals in k tiers, whose
+                                  blocks count as the longest one
+
+    L, P, Q and the tiers are those of `nystream.ops.cut`. For about 100 tokens or more, L is max(8, m), P is about 5L,
+    and W about d(2Lm + 5L), and about 10d more for each tier. "partials" also has 2(1 + k)m(d + h) multiplications of
+    combines.
 
     The count excludes exponentials, maxima, means, divisions, the factor 1/√d and memory traffic; the rows that
     `co-full-retro` recomputes when the data require it, 2n(d + h) each; and the projections and feed-forward networks
@@ -69,7 +76,7 @@ def executed(
     Example:
         >>> import nystream as ns
         >>> ns.costs.executed("co-fixed-single", 1000, 64, 4, heads=4)
-        Executed(products=1376, combines=2720)
+        Executed(products=9104, combines=1632)
         >>> ns.costs.executed("co-full-single", 1000, 64).total
         128000
     """

@@ -27,10 +27,24 @@ def newest_row_executed(s: Sizes) -> int:
 
 def step_executed(s: Sizes, rows: int) -> Executed:
     """A step that renews no landmark and returns `rows` rows."""
-    window = 2 * s.m * (s.d + s.heads) if s.form != "recompute" else s.n * s.d * s.m
-    # Three combines of two triples and one of four, with one multiplication for every number that goes in.
-    combines = 10 * s.m * (s.d + s.heads) if s.form == "partials" else 0
+    window, combines = window_sums(s)
     return Executed(2 * s.d * s.m + s.heads * s.m**2 + window + s.d * s.m * rows, combines)
+
+
+def window_sums(s: Sizes) -> Executed:
+    """The sums over the window, in a step with one token. Every step does the same work."""
+    if s.form == "recompute":
+        return Executed(s.n * s.d * s.m, 0)
+    row = s.d + s.heads
+    if s.form == "subtract":
+        return Executed(2 * s.m * row, 0)
+    summed, groups, totals = s.cut.work(s.m)
+    edges = 2 * s.cut.longest_edges * s.m * row
+    new_total = s.m * row if s.cut.tiers else 0
+    # The middle and the edges combine, and the new token with the total of its block in every tier: two triples each,
+    # with one multiplication for every number that goes in.
+    combines = 2 * (1 + len(s.cut.tiers)) * s.m * row
+    return Executed(edges + summed * (groups * s.d + totals * row) + new_total, combines)
 
 
 def window_executed(s: Sizes) -> int:

@@ -45,7 +45,9 @@ def _executed(s: Sizes, rows: int, extra: int) -> Executed:
     if s.form == "subtract":
         new_sums = s.n * (s.d + s.heads)
     elif s.form == "partials":
-        new_sums = (s.segments + 2) * -(-s.n // s.segments) * (s.d + s.heads)
+        # The middle, and the totals of every tier, with the blocks of a tier padded to the longest.
+        totals = sum(count * s.cut.longest(tier) for tier, count in enumerate(s.cut.tiers, 1))
+        new_sums = (s.n + totals) * (s.d + s.heads)
     step = fixed.step_executed(s, rows)
     return Executed(step.products + s.m * (s.n * s.d + s.gamma + new_sums + extra) / s.n, step.combines)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nystream.variants as variants
+from nystream.ops.cut import Cut, cut
 from nystream.variants.record import load
 
 FORMS = ("recompute", "partials", "subtract", "auto")
@@ -64,16 +65,14 @@ class Sizes(NamedTuple):
         return self.d * self.m**2 + 4 * self.pinv_iters * self.heads * self.m**3
 
     @property
-    def segments(self) -> int:
-        """K: the number of segments of a window with partial sums, as in `nystream.ops.sliding`."""
-        return 0
+    def cut(self) -> Cut:
+        """How the window is cut for partial sums."""
+        return cut(self.n // self.update_size, self.update_size, self.m)
 
     @property
     def partials(self) -> int:
         """S: the number of partial sums of a window."""
-        if self.form == "partials":
-            return 4 + self.segments + -(-(self.n // self.update_size) // self.segments)
-        return 1 if self.form == "subtract" else 0
+        return {"partials": 2 + self.cut.totals, "subtract": 1}.get(self.form, 0) if self.m else 0
 
 
 Operations = Callable[[int, int, int], float]

@@ -41,9 +41,9 @@ def state_bytes(
         co-cont-single                 2nd tokens,  nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
         co-cont-retro                  3nd tokens, 3nhm + S m(d + 2h) + 2d(m + 1) + hm² sums
 
-    Tokens have the dtype of the model, sums at least float32. S is 0 for "recompute", 1 for "subtract", and
-    4 + K + ⌈N/K⌉ for "partials", with N = n / r groups of tokens and K = max(2, √N / 2) segments, rounded. The token
-    count takes 8 bytes.
+    Tokens have the dtype of the model, sums at least float32. S is 0 for "recompute", 1 for "subtract", and 2 + T for
+    "partials", where T is the number of totals: none for small windows, then about n / 3m (see `nystream.ops.cut`). The
+    token count takes 8 bytes.
 
     Args:
         variant, n, m, heads: As in `flops`.
@@ -61,9 +61,9 @@ def state_bytes(
         ...     "co-fixed-single", embed_dim=64, num_heads=4, window=500, landmarks=8
         ... )
         >>> ns.costs.state_bytes("co-fixed-single", 500, 64, 8, heads=4, form=cfg.form)
-        332552
+        254216
         >>> ns.state.nbytes(ns.MultiheadAttention(cfg).init_state(1))
-        332552
+        254216
     """
     n, d, landmarks = check_arguments(variant, n, d, m)
     check_form(form)
@@ -81,7 +81,9 @@ def state_bytes(
 def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:
     """Return the bytes of one block of one stream in a pool with `backend="numba"`.
 
-    The numbers are those of `state_bytes` in float32 with `form="partials"`; every array starts at a cache line. Heads
+    The numbers are those of `state_bytes` in float32 with `form="partials"`, with one partial sum less, and h m (L + 2)
+    numbers for the weights of the L tokens that are edges of a landmark. Every array starts at a cache line; if d is a
+    multiple of 256, so that rows of tokens would share a few sets of the cache, these have one cache line more. Heads
     are padded to tiles of T = lcm(h, 8) lanes: d becomes the next multiple of T, and h becomes T. With 8 or 16 heads
     neither changes.
 
@@ -101,10 +103,12 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
     n, d, landmarks = check_arguments(variant, n, d, m)
     tile = math.lcm(heads, 8)
     d = -(-d // tile) * tile
-    arrays = [n * d] if kernel == "fixed" else [n * d, n * d]
+    ring = n * (d + (_CACHE_LINE if d % 256 == 0 else 0))
+    arrays = [ring] if kernel == "fixed" else [ring, ring]
     if kernel != "full":
-        slots = Sizes(n, d, landmarks, heads, "partials", update_size).partials
-        arrays += [n * landmarks * tile, slots * padded(landmarks * (d + 2 * tile))]
+        window = Sizes(n, d, landmarks, heads, "partials", update_size).cut
+        arrays += [n * landmarks * tile, (1 + window.totals) * padded(landmarks * (d + 2 * tile))]
+        arrays += [(2 + window.longest_edges * update_size) * landmarks * tile]
     if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
     return 4 * (_CACHE_LINE + sum(map(padded, arrays)))  # the token count has a cache line of its own

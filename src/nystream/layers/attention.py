@@ -13,6 +13,7 @@ from nystream.config.checks import MAX_SIZE
 from nystream.layers import checks
 from nystream.layers.fixed_landmarks import FixedLandmarks
 from nystream.layers.fixed_landmarks import derive_again as _derive_again  # noqa: F401  pickles of version 0.1 name it
+from nystream.ops import window
 from nystream.ops.attention import nystrom, nystrom_fixed
 from nystream.ops.attention.common import Factors
 from nystream.ops.decay import initial
@@ -229,6 +230,14 @@ class MultiheadAttention(FixedLandmarks):
     def reset(self, state: Any, rows: Any) -> Any:
         """Return the state with the given rows (index, slice, list or mask) reset to new streams."""
         return states.reset(state, rows, self.init_state(1))
+
+    def with_sums(self, state: Any) -> Any:
+        """Return the state with the partial sums of its window computed from its rings, if it has any."""
+        if not set(states.SUMS) <= set(state._fields):
+            return state
+        with torch.no_grad(), full_precision(state.ring_logit):
+            parts = window.rebuild(self.config, state.ring_logit, state.ring_value, state.time, self.decay)
+        return state._replace(**dict(zip(states.SUMS, parts, strict=True)))
 
     def factors(self, x: Tensor, key: Tensor | None = None) -> Factors:
         """Return the factors B, Γ† and Δ of a full window x [B, n, E], for inspection."""

@@ -3,7 +3,7 @@
 There are two kinds of stacks:
 
 - In a *cascade* ("deep" stacks, and a single block that returns its newest row), each block reads the newest rows of
-  the block before it as a stream, over its own window. With fixed landmarks a step costs O(dm) per block, for any n.
+  the block before it as a stream, over its own window. With fixed landmarks the cost of a step hardly depends on n.
 - A *window stack* ("paper" stacks and plain variants) computes what the same blocks compute over the window. Only its
   first block can be continual: all rows it returns change at every step, so the later blocks recompute n rows.
 """

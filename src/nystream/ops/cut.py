@@ -59,11 +59,53 @@ class Cut(NamedTuple):
             bounds = bounds[starts(len(bounds) - 1, count)]
         return bounds
 
+    def longest(self, tier: int) -> int:
+        """The number of groups in the longest block of a tier."""
+        return int(np.diff(self.bounds(tier)).max())
+
     def begins(self, landmarks: int, together: int = 1) -> Array:
         """[blocks, m]: where every landmark begins its blocks; `together` of them begin at the same time."""
         bounds = starts(self.groups, self.blocks)
         turn = np.arange(landmarks) // together * together
         return bounds[:-1, None] + turn * np.diff(bounds)[:, None] // landmarks
+
+    def events(self, landmarks: int) -> Events:
+        """All events, in the order of the ring."""
+        begins = self.begins(landmarks)
+        order = np.argsort(begins.ravel(), kind="stable")
+        following = np.vstack([begins[1:], begins[:1] + self.groups])
+        return Events(order % landmarks, begins.ravel()[order], following.ravel()[order])
+
+    def middles(self, events: Events) -> list[Array]:
+        """What the middle of every event is the sum of: runs of groups, then of totals of every tier.
+
+        Each is [events, 4]: first and end of two runs. Totals are numbered within their tier.
+        """
+        low, high, items = events.begin, (events.following - 1) % self.groups, self.groups
+        runs: list[Array] = []
+        for tier in range(1, len(self.tiers) + 1):
+            bounds = np.searchsorted(self.bounds(tier - 1), self.bounds(tier))  # in blocks of the tier below
+            older, newer = (np.searchsorted(bounds, x, side="right") - 1 for x in (low, high))
+            runs.append(np.stack([bounds[older], low, high + 1, bounds[newer + 1]], 1))
+            low, high, items = older, newer, self.tiers[tier - 1]
+        wraps = low > high  # the edges continue at the start of the ring, so everything else is one run
+        runs.append(np.stack([np.where(wraps, low, 0), low, high + 1, np.where(wraps, low, items)], 1))
+        return runs
+
+    def work(self, landmarks: int) -> tuple[int, int, int]:
+        """How many landmarks a step sums at most, and the largest numbers of groups and totals in such a sum."""
+        events = self.events(landmarks)
+        most = int(np.unique(events.begin, return_counts=True)[1].max())
+        near, *far = (int(sizes(runs).max()) for runs in self.middles(events))
+        return most, max(1, near), sum(max(1, count) for count in far)
+
+
+class Events(NamedTuple):
+    """Events at which a landmark begins a block."""
+
+    landmark: Array
+    begin: Array  # the first group of the block
+    following: Array  # where the landmark begins the next one, up to 2N
 
 
 @lru_cache
@@ -83,6 +125,12 @@ def cut(groups: int, update_size: int, landmarks: int) -> Cut:
             break
         count = round(count / BLOCKS_PER_TIER)
     return Cut(groups, blocks, tuple(tiers))
+
+
+def sizes(runs: Array) -> Array:
+    """Number of items in two runs [events, 4]."""
+    size: Array = runs[:, 1] - runs[:, 0] + runs[:, 3] - runs[:, 2]
+    return size
 
 
 def starts(length: int, count: int) -> Array:

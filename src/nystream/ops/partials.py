@@ -82,19 +82,6 @@ def mean(part: Partial) -> Tensor:
     return part.sum[..., :-1] / torch.where(s == 0, torch.ones_like(s), s)
 
 
-def suffixes(parts: Partial) -> Partial:
-    """`combine` from each index to the end, along dimension −3 of `max` [..., L, H, m], by log₂ L doublings."""
-    length, reach = parts.max.shape[-3], 1
-    while reach < length:
-        later = Partial(
-            pad(parts.max[..., reach:, :, :], (0, 0, 0, 0, 0, reach), value=FLOOR),
-            pad(parts.sum[..., reach:, :, :, :], (0, 0, 0, 0, 0, 0, 0, reach)),
-        )
-        parts = combine(parts, later)
-        reach *= 2
-    return parts
-
-
 def attend(weight: Tensor, shared: Partial | None, logit: Tensor, seen: Tensor, value: Tensor) -> Tensor:
     """Σᵢ wᵢ · (softmax-weighted mean under landmark i), for queries that share most of their window.
 

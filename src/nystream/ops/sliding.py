@@ -9,8 +9,9 @@ summed again, with the same result. So there are no branches, and the rows of a 
 Slots: 0 identity, 1 the middle, then the totals of all tiers. The total of a block that is being overwritten has only
 its new groups.
 
-Cost of a push and a read, for r = 1 and blocks of L >= m tokens: about 2 L + 4 m + 2 S tokens' values, where S is the
-length of a block of tier 1, independent of n. State: 2 + K₁ + K₂ + ... partials.
+Cost of a push and a read, for r = 1 and blocks of L >= m tokens: 2 L m multiplications per column of the values for the
+edges, 2 S − L for the middle of one landmark, where S is the length of a block of tier 1, and a few m for totals and
+combines, which grow with the number of tiers, as log n. State: 2 + K₁ + K₂ + ... partials.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from nystream.ops import partials, ring
 from nystream.ops.constants import per_device
-from nystream.ops.cut import Array, Cut, cut
+from nystream.ops.cut import Array, Cut, Events, cut, sizes
 from nystream.ops.partials import FLOOR, Partial, select
 
 IDENTITY, MIDDLE, TOTALS = 0, 1, 2
@@ -60,11 +61,9 @@ def table(groups: int, update_size: int, landmarks: int) -> Table:
     """The table of a window of N = `groups` groups of `update_size` tokens, for m = `landmarks` landmarks."""
     c, m = cut(groups, update_size, landmarks), landmarks
     begins, place = c.begins(m), np.arange(groups)
-    # Events, in the order of the ring: a landmark begins a block.
-    order = np.argsort(begins.ravel(), kind="stable")
-    after = np.vstack([begins[1:], begins[:1] + groups])
-    begin, following = begins.ravel()[order], after.ravel()[order]
-    group, void, joins = _middles(c, begin, following % groups)
+    events, after = c.events(m), np.vstack([begins[1:], begins[:1] + groups])
+    begin = events.begin
+    group, void, joins = _middles(c, events)
     begun = np.searchsorted(begin, place, side="right")  # number of events so far
     most = int(np.diff(begun, prepend=0).max())
     event = (begun[:, None] - 1 - np.arange(most)) % len(begin)  # [N, R]
@@ -83,7 +82,7 @@ def table(groups: int, update_size: int, landmarks: int) -> Table:
     edge = first.min(1, keepdims=True) + np.arange(2 * c.longest_edges)  # [N, E]
     other = (edge[..., None] < first[:, None]) | (edge[..., None] >= last[:, None])
     columns = (
-        (order % m)[event],
+        events.landmark[event],
         group[event],
         void[event],
         (begin[event] - 1) % groups,
@@ -104,40 +103,25 @@ def _slots_before(c: Cut, tier: int) -> int:
     return TOTALS + sum(c.tiers[: tier - 1])
 
 
-def _middles(c: Cut, first: Array, last: Array) -> tuple[Array, Array, Array]:
-    """Groups [events, P], which of these places are void, and totals [events, Q] that join the middles of all events.
-
-    A middle leaves out the groups first ... last − 1.
-    """
-    low, high, items = first, (last - 1) % c.groups, c.groups
-    runs: list[Array] = []  # of groups, then of the totals of every tier: first and end of two runs, [events, 4]
-    for tier in range(1, len(c.tiers) + 1):
-        bounds = c.bounds(tier) if tier == 1 else _child_bounds(c, tier)
-        older, newer = (np.searchsorted(bounds, x, side="right") - 1 for x in (low, high))
-        runs.append(np.stack([bounds[older], low, high + 1, bounds[newer + 1]], 1))
-        low, high, items = older, newer, c.tiers[tier - 1]
-    wraps = low > high  # the edges continue at the start of the ring, so everything else is one run
-    runs.append(np.stack([np.where(wraps, low, 0), low, high + 1, np.where(wraps, low, items)], 1))
-    group, void = _listed(runs[0], last)
+def _middles(c: Cut, events: Events) -> tuple[Array, Array, Array]:
+    """Groups [events, P], which of these places are void, and totals [events, Q] that join the middles."""
+    spare = events.following % c.groups  # in the middle: the first group after the edges
+    near, *far = c.middles(events)
+    group, void = _listed(near, spare)
     joins = [
         np.where(none, IDENTITY, _slots_before(c, tier) + index)
-        for tier, (index, none) in enumerate((_listed(run, last) for run in runs[1:]), 1)
+        for tier, (index, none) in enumerate((_listed(runs, spare) for runs in far), 1)
     ]
-    return group, void, np.concatenate([np.zeros((len(first), 0), np.int64), *joins], 1)
+    return group, void, np.concatenate([np.zeros((len(spare), 0), np.int64), *joins], 1)
 
 
 def _listed(runs: Array, spare: Array) -> tuple[Array, Array]:
     """[events, P]: the items of two runs [events, 4], or `spare` in void places, and which places are void."""
-    size = runs[:, 1::2] - runs[:, ::2]
-    place = np.arange(max(1, size.sum(1).max()))
-    item = np.where(place < size[:, :1], runs[:, :1] + place, runs[:, 2:3] + place - size[:, :1])
-    void = place >= size.sum(1)[:, None]
+    first, size = runs[:, 1:2] - runs[:, :1], sizes(runs)
+    place = np.arange(max(1, size.max()))
+    item = np.where(place < first, runs[:, :1] + place, runs[:, 2:3] + place - first)
+    void = place >= size[:, None]
     return np.where(void, spare[:, None], item), void
-
-
-def _child_bounds(c: Cut, tier: int) -> Array:
-    """First block of the tier below in every block of a tier, and the end."""
-    return np.searchsorted(c.bounds(tier - 1), c.bounds(tier))
 
 
 def push(

@@ -2,7 +2,7 @@
 
 recompute   softmax of the ring of logits times the ring of values at every step: O(n m d). Needs no extra state, cannot
             drift, and is the fastest form in eager torch for small n.
-partials    `sliding`: O(m d) per step for any n, without drift.
+partials    `sliding`: O(m² d) per step for any n, without drift.
 subtract    the paper's update: one sum, from which the oldest token is subtracted. It drifts and overflows; for
             comparison only.
 

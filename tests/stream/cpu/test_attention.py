@@ -60,7 +60,7 @@ def test_any_size(variant, n, share, heads, dim, seed, decay):
 @settings(max_examples=4)
 @given(n=st.integers(100, 300), m=st.integers(1, 6), seed=st.integers(0, 1000), decay=st.booleans())
 def test_longer_windows(n, m, seed, decay):
-    """More than three segments, so that seeds are gathered from several."""
+    """With one tier or more, so that middles are summed from totals, too."""
     assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed, decay=decay) < 1e-5
 
 

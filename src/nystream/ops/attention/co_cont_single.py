@@ -6,8 +6,8 @@ Q̃ and K̃ are means over segments. Every n/m tokens a segment is complete: its
 of Δ_φ V of that landmark is summed over the window (n d), and Γ† is computed again. All other steps cost the same as
 with fixed landmarks. Until the window is full there are no landmarks, and attention is exact.
 
-Cost: 18 d m + h m² per step with `partials`, where d is the width of all h heads, and at a renewal 4 n d + d m² and
-4 h m³ per iteration of the inverse; about n d m per step with `recompute`. State: n (2d + h m) numbers for the window,
+Cost per step: that of `co_fixed_single`. At a renewal, with d the width of all h heads: 2 n d, and n d for every tier
+of totals; d m²; and 4 h m³ per iteration of the inverse. State: n (2d + h m) numbers for the window,
 2 d m + 2 d + h m² for the landmarks and their inverse, and the partials.
 """
 

@@ -1,12 +1,13 @@
-"""Att_CoNySi^Fix: fixed landmarks, newest row. The cost of a step does not depend on n.
+"""Att_CoNySi^Fix: fixed landmarks, newest row. The cost of a step hardly depends on n.
 
     Att = softmax(q_new K̃ᵀ / √d) Γ† · Δ_φ V,   Δ_φ V = the window's softmax-weighted sums of values, one per landmark
 
 Δ_φ V slides with the window (`ops.window`): new tokens are combined in, and old ones are never subtracted. With a
 decay, the logit of a token falls by λ per token of its age (`ops.decay`).
 
-Cost: 16 d m + h m² per step with `partials`, where d is the width of all h heads; about n d m with `recompute`. State:
-n (h m + d) numbers for the logits and values of the window, and the partials.
+Cost of a step with `partials`: about d (2 L m + 5 L + 8 m) + h m², where d is the width of all h heads and L is
+max(8, m). Long windows have several tiers of totals, about log₆(n / 3L); each after the first adds 2 d m + 10 d. With
+`recompute`: about n d m. State: n (h m + d) numbers for the logits and values of the window, and the partials.
 """
 
 from __future__ import annotations
