@@ -64,6 +64,25 @@ def test_longer_windows(n, m, seed, decay):
     assert against_reference("co-fixed-single", n, m, 8, 4, 2 * n + 40, seed=seed, decay=decay) < 1e-5
 
 
+@pytest.mark.parametrize(("n", "m", "r"), [(1500, 2, 1), (1000, 9, 1), (900, 3, 5), (64, 16, 16)])
+@pytest.mark.parametrize("decay", [False, True])
+def test_windows_with_several_tiers(n, m, r, decay):
+    """Against `steps` in float64: the reference would take minutes."""
+    torch.manual_seed(0)
+    cfg = ns.AttentionConfig(
+        "co-fixed-single", embed_dim=12, num_heads=2, window=n, landmarks=m, update_size=r, pinv="ridge", decay=decay
+    )
+    attn = ns.MultiheadAttention(cfg).eval()
+    attn.set_landmarks(torch.randn(2, m, 6), torch.randn(2, m, 6))
+    pool = ns.StreamPool(attn)
+    x, sid = 3 * torch.randn(1, 2 * n + 20 * r, 12), pool.open()
+    groups = x[0].reshape(-1, *([r] if r > 1 else []), 12).numpy()
+    y = np.stack([pool.push(sid, group) for group in groups]).reshape(-1, 12)
+    with torch.no_grad():
+        exact = attn.double().steps(x.double(), attn.init_state(1))[0][0].numpy()
+    assert np.abs(y - exact).max() < 1e-5 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize("pinv", ["newton", "ridge", "none"])
 def test_every_inverse(pinv):
     assert against_reference("co-cont-single", 12, 4, 4, 6, 40, pinv=pinv) < 1e-5

@@ -123,3 +123,16 @@ def test_layer_norm(width, offset):
     # A float32 mean of numbers near `offset` is off by some units in its last place.
     tolerance = 2e-6 if offset == 0 else 2e-3
     np.testing.assert_allclose(y, exact, rtol=tolerance, atol=tolerance)
+
+
+@njit
+def _converted(x, y):
+    simd.store(pointer_to(y), simd.load8(pointer_to(x)))
+
+
+def test_bfloat16_is_rounded_as_torch_does():
+    x = np.array([1.0, 1.00390625, 1.01171875, -3.1415926, 1e38, np.inf, np.nan, 1e-40], np.float32)
+    stored, again = np.empty(8, np.uint16), np.empty(8, np.float32)
+    _converted(x, stored)
+    _converted(stored, again)
+    np.testing.assert_array_equal(again, torch.from_numpy(x).bfloat16().float().numpy())

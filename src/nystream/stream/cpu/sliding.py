@@ -4,8 +4,13 @@ A partial, as in `nystream.ops.partials`, has the largest logits c and the sums 
 the weighted sums u of values, [m, width]. Slot 0 is the middle; then come the totals of the tiers.
 
 When a landmark begins a new block, its row of the middle is summed from the tokens and totals around the block; before
-that, its row of the total of a tier's block, if that has just been completed. A row is summed in one pass and never
-read back, so a rebuilt state continues with the same bits.
+that, its row of the total of a tier's block, if that has just been completed. A row is summed in one pass. Four
+landmarks begin together, so that they share each load of the values.
+
+The edges of a landmark stay the same for a block, except for the one new token of a step. So the weights of edges are
+kept: exp(logit − reference), where the reference is the largest logit when the block began. Where the sum of weights
+has become too large or too small since, as an outlier has come or gone, all weights of the landmark's block are computed
+again with another reference.
 
 Decay (`nystream.ops.decay`): the logits of a partial are lowered by λ times their age at its end, the newest token in
 it. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
@@ -275,7 +280,7 @@ def _middle(block: Any, s: Any, values: Any, whose: Whose, first: int, last: int
             _total(block, s, values, whose, tier, (k - 1) % counts[tier + 1], slots, items)
         low, length, slots = k, counts[tier + 1], slots + counts[tier + 1]
     low, high, length = first, (last - 1) % groups, groups
-    base, tokens, count = np.int64(0), np.int64(0), np.int64(0)  # not literals, of which Numba compiles variants
+    base, tokens, count = np.int64(0), np.int64(0), np.int64(0)  # Numba would compile a variant for a literal
     for tier in range(tiers + 1):
         k = k_high = 0
         start, stop = 0, length
@@ -288,7 +293,7 @@ def _middle(block: Any, s: Any, values: Any, whose: Whose, first: int, last: int
         count = _collect(block, s, values, whose, end, base + start, base + low, tier > 0, items, count)
         count = _collect(block, s, values, whose, end, base + high + 1, base + stop, tier > 0, items, count)
         if tier == 0:
-            tokens, base = count, TOTALS
+            tokens, base = count, np.int64(TOTALS)
         else:
             base += length
         if tier < tiers:
