@@ -9,8 +9,8 @@ landmarks begin together, so that they share each load of the values.
 
 The edges of a landmark stay the same for a block, except for the one new token of a step. So the weights of edges are
 kept: exp(logit − reference), where the reference is the largest logit when the block began. Where the sum of weights
-has become too large or too small since, as an outlier has come or gone, all weights of the landmark's block are computed
-again with another reference.
+has become too large or too small since, as an outlier has come or gone, the landmark's weights are all computed again
+with another reference.
 
 Decay (`nystream.ops.decay`): the logits of a partial are lowered by λ times their age at its end, the newest token in
 it. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
