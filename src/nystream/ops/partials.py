@@ -69,13 +69,6 @@ def aged(part: Partial, fall: Tensor) -> Partial:
     return Partial(part.max - fall, part.sum)
 
 
-def merge(parts: Partial, dim: int) -> Partial:
-    """`combine` along a dimension; `dim` is negative and refers to `max`."""
-    largest = parts.max.amax(dim, keepdim=True)
-    summed = (parts.sum * (parts.max - largest).exp().unsqueeze(-1)).sum(dim - 1)
-    return Partial(largest.squeeze(dim), summed)
-
-
 def mean(part: Partial) -> Tensor:
     """u / s [..., m, D]: the softmax-weighted mean of the values; zero for the empty set."""
     s = part.sum[..., -1:]
