@@ -108,7 +108,7 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
     if kernel != "full":
         window = Sizes(n, d, landmarks, heads, "partials", update_size).cut
         arrays += [n * landmarks * tile, (1 + window.totals) * padded(landmarks * (d + 2 * tile))]
-        arrays += [(2 + window.longest_edges * update_size) * landmarks * tile]
+        arrays += [window.longest_edges * update_size * landmarks * tile]
     if kernel == "continual":
         arrays += [landmarks * d, landmarks * d, 2 * d, landmarks**2 * tile]
     return 4 * (_CACHE_LINE + sum(map(padded, arrays)))  # the token count has a cache line of its own

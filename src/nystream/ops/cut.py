@@ -23,7 +23,6 @@ items, the first N mod K have one more than the others.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +107,6 @@ class Events(NamedTuple):
     following: Array  # where the landmark begins the next one, up to 2N
 
 
-@lru_cache
 def cut(groups: int, update_size: int, landmarks: int) -> Cut:
     """The cut of a window of `groups` groups of r = `update_size` tokens, for m = `landmarks` landmarks.
 

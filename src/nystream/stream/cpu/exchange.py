@@ -59,7 +59,6 @@ def write(memory: Array, packed: Packed, state: Any) -> None:
             parts = _view(memory, plan.parts_at, plan.slots, plan.part_size)
             parts[...] = 0.0
             parts[:, : m * tile] = FLOOR
-            _view(memory, plan.edges_at, 1, m * tile)[...] = FLOOR
 
 
 def read(memory: Array, packed: Packed, like: Any, configs: tuple[AttentionConfig, ...]) -> Any:

@@ -246,7 +246,7 @@ class _Packer:
             part_size=part_size,
             logits_at=self.keep(cfg.window, m, tile),
             parts_at=self.keep(len(newest), part_size),
-            edges_at=self.keep(sliding.EDGES + window.longest_edges * cfg.update_size, m, tile),
+            edges_at=self.keep(window.longest_edges * cfg.update_size, m, tile),
         )
         if not cfg.fixed:
             return plan._replace(
@@ -277,7 +277,7 @@ def _scratch_floats(block: BlockPlan) -> int:
     exact = 0 if block.kind == p.FIXED else block.window * tile
     r, room = block.update_size, 3 * -(-block.groups // max(block.blocks, 1)) * block.update_size
     sums = block.most_items * (block.together * tile + 2)
-    reads = (r * m + m + r * (room + m)) * tile + 8 * room + 2 * (room + m)
+    reads = (r * m + m + r * (room + m)) * tile + 2 * (room + m) + 8 * room
     return max(m**2 * tile, exact, sums, reads)
 
 

@@ -8,9 +8,9 @@ that, its row of the total of a tier's block, if that has just been completed. A
 landmarks begin together, so that they share each load of the values.
 
 The edges of a landmark stay the same for a block, except for the one new token of a step. So the weights of edges are
-kept: exp(logit − reference), where the reference is the largest logit when the block began. Where the sum of weights
-has become too large or too small since, as an outlier has come or gone, the landmark's weights are all computed again
-with another reference.
+kept: exp(logit − c), where c is the largest logit of the middle. While an outlier is an edge, they may overflow; then,
+and before there is a middle, all weights are computed at every step, relative to the largest logit of the window. What
+a stream says depends on its rings alone, so a restored stream continues with the same bits.
 
 Decay (`nystream.ops.decay`): the logits of a partial are lowered by λ times their age at its end, the newest token in
 it. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
@@ -34,6 +34,7 @@ from nystream.stream.cpu.simd import (
     larger,
     load8,
     merged,
+    prefetch,
     smaller,
     splat8,
     store,
@@ -41,12 +42,10 @@ from nystream.stream.cpu.simd import (
 )
 
 FLOOR = np.float32(-1e30)
-ZERO = np.float32(0.0)
+ZERO, HALF, ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 MIDDLE, TOTALS = 0, 1  # slots
-SHARE, EDGES = 1, 2  # rows of the weights of the edges: references, the middle's share, then one per edge
-# Sums of weights outside of these bounds need another reference. Within, a weight that is rounded to zero is less than
-# 1e-20 of the sum.
-LOW, HIGH = np.float32(1e-18), np.float32(1e18)
+# Sums of weights up to this are exact; what is rounded to zero does not matter beside the middle's weight of 1.
+HIGH = np.float32(1e18)
 
 
 def together(landmarks: int) -> int:
@@ -353,26 +352,39 @@ def items_in(block: Any, scratch: Any) -> Items:
 
 
 @compiled
-def _refer(block: Any, s: Any, place: int, first: int, last: int, i: int, v: int) -> None:
-    """Choose a new reference for the weights of the edges of landmark i, and compute all of them."""
+def _edge_logit(block: Any, s: Any, own: int, e: int, token: int, new: int, rate: Any) -> Any:
+    """The logit of edge e, as it was when the middle ended; `new` edges have been overwritten since, the others not."""
+    x = load8(s + (block.logits_at + token * block.landmarks * block.tile + own))
+    if block.decays == 1:
+        x = x + rate * splat8(np.float32(e + 1 if e < new else e + 1 - block.window))
+    return x
+
+
+@compiled
+def _weigh_edges(
+    block: Any, s: Any, new: int, first: int, last: int, i: int, v: int, c: Any, out: Any, stride: int
+) -> None:
+    """Write exp(logit − c) of the edges of landmark i, groups first ... last − 1, `stride` apart."""
     apart()
-    m, n, r, tile = block.landmarks, block.window, block.update_size, block.tile
-    row, edges, own = m * tile, s + block.edges_at, i * tile + v
-    count, new, token = (last - first) * r, (place + 1 - first) * r, (first * r + n) % n
-    rate, logits = load8(floats_at(block.decay) + v), s + (block.logits_at + own)
-    middle = load8(s + (block.parts_at + own))
-    largest = middle
-    for e in range(count):
-        x = load8(logits + token * row)
-        if block.decays == 1:
-            x = x + rate * splat8(np.float32(e + 1 if e < new else e + 1 - n))
-        store(edges + ((EDGES + e) * row + own), x)
-        largest = larger(x, largest)
+    n, r, token = block.window, block.update_size, (first * block.update_size) % block.window
+    rate = load8(floats_at(block.decay) + v)
+    for e in range((last - first) * r):
+        x = _edge_logit(block, s, i * block.tile + v, e, token, new, rate) - c
+        store(out + e * stride, exp(smaller(x, splat8(EXP_MAX))))
         token = token + 1 if token + 1 < n else 0
-    store(edges + own, largest)
-    store(edges + (SHARE * row + own), exp(middle - largest))
-    for e in range(EDGES, EDGES + count):
-        store(edges + (e * row + own), exp(load8(edges + (e * row + own)) - largest))
+
+
+@compiled
+def _largest(block: Any, s: Any, new: int, first: int, last: int, i: int, v: int) -> Any:
+    """The largest logit of the window for landmark i."""
+    apart()
+    n, r, token = block.window, block.update_size, (first * block.update_size) % block.window
+    own, rate = i * block.tile + v, load8(floats_at(block.decay) + v)
+    largest = load8(s + (block.parts_at + own))
+    for e in range((last - first) * r):
+        largest = larger(_edge_logit(block, s, own, e, token, new, rate), largest)
+        token = token + 1 if token + 1 < n else 0
+    return largest
 
 
 @merged
@@ -388,44 +400,43 @@ def advance(block: Any, s: Any, values: Any, group: int, scratch: Any) -> None:
                 whose = Whose(i, min(i + block.together, m))
                 _middle(block, s, values, whose, place, last, gap, items_in(block, scratch))
             for v in range(0, tile, 8):
-                _refer(block, s, place, first, last, i, v)
+                own = i * tile + v
+                _weigh_edges(block, s, r, first, last, i, v, load8(s + (block.parts_at + own)), edges + own, row)
         else:
             for q in range(r):
                 e = (place - first) * r + q
-                logit = s + (block.logits_at + (place * r + q) * row + i * tile)
                 for v in range(0, tile, 8):
-                    x = load8(logit + v)
-                    if block.decays == 1:
-                        x = x + load8(rates + v) * splat8(np.float32(e + 1))
                     own = i * tile + v
-                    x = smaller(x - load8(edges + own), splat8(EXP_MAX))
-                    store(edges + ((EDGES + e) * row + own), exp(x))
+                    x = _edge_logit(block, s, own, e, place * r + q, e + 1, load8(rates + v))
+                    x = smaller(x - load8(s + (block.parts_at + own)), splat8(EXP_MAX))
+                    store(edges + (e * row + own), exp(x))
 
 
 @merged
 def rebuild(block: Any, s: Any, values: Any, newest: int, low: int, high: int, scratch: Any) -> None:
     """Compute the partials from the rings, for landmarks low ... high − 1; `newest` is the newest group."""
-    groups, counts, items = block.groups, ints_at(block.counts), items_in(block, scratch)
-    p = phase(block, newest)
-    for i in range(low, high):
-        slots = np.int64(TOTALS)
+    groups, counts, items, p = block.groups, ints_at(block.counts), items_in(block, scratch), phase(block, newest)
+    row, tile = block.landmarks * block.tile, block.tile
+    for team in range(low, high, block.together):
+        whose, slots = Whose(team, min(team + block.together, high)), np.int64(TOTALS)
         for tier in range(block.tiers):
             for index in range(counts[tier + 1]):
-                _total(block, s, values, Whose(i, i + 1), tier, index, slots, items)
+                _total(block, s, values, whose, tier, index, slots, items)
             slots += counts[tier + 1]
+        first, last = _edges(block, p, team)
+        _middle(block, s, values, whose, first % groups, last, np.int64(0), items)
+    for i in range(low, high):
         first, last = _edges(block, p, i)
-        _middle(block, s, values, Whose(i, i + 1), first % groups, last, np.int64(0), items)
-        for v in range(0, block.tile, 8):
-            _refer(block, s, p.place, first, last, i, v)
+        for v in range(0, tile, 8):
+            own, new = i * tile + v, (p.place + 1 - first) * block.update_size
+            c = load8(s + (block.parts_at + own))
+            _weigh_edges(block, s, new, first, last, i, v, c, s + (block.edges_at + own), row)
 
 
 @compiled
-def _total_weight(block: Any, s: Any, i: int, v: int, count: int) -> Any:
-    row, own = block.landmarks * block.tile, i * block.tile + v
-    edges = s + (block.edges_at + own)
-    total = load8(s + (block.parts_at + row + own)) * load8(edges + SHARE * row)
-    for e in range(EDGES, EDGES + count):
-        total = total + load8(edges + e * row)
+def _add_weights(total: Any, weights: Any, count: int, stride: int) -> Any:
+    for e in range(count):
+        total = total + load8(weights + e * stride)
     return total
 
 
@@ -434,29 +445,35 @@ def read(block: Any, s: Any, values: Any, group: int, weights: Any, out: Any, st
     """out = w · Δ_φ V for each of r rows, `stride` apart; the weights w = softmax(β) Γ† are [r, m, T]."""
     apart()
     m, n, r, tile, width = block.landmarks, block.window, block.update_size, block.tile, block.width
-    row, part, edges, p = m * tile, s + block.parts_at, s + block.edges_at, phase(block, group)
+    row, part, p = m * tile, s + block.parts_at, phase(block, group)
     origin = p.start - p.before
     room = (p.before + p.size + p.after) * r  # edges of all landmarks
     first_edge, last_edge = room, 0
     for at in range(0, r * (room + m) * tile, 8):  # weights of the edges and of the rows of the middle
         store(scratch + at, splat8(ZERO))
+    spare = scratch + (r * (room + m) * tile + 2 * (room + m))
     for i in range(m):
         first, last = _edges(block, p, i)
-        edge, count = (first - origin) * r, (last - first) * r
+        edge, count, new = (first - origin) * r, (last - first) * r, (p.place + 1 - first) * r
         first_edge, last_edge = min(first_edge, edge), max(last_edge, edge + count)
         for v in range(0, tile, 8):
-            own = i * tile + v
-            total = _total_weight(block, s, i, v, count)
-            if not within(total, LOW, HIGH):
-                _refer(block, s, p.place, first, last, i, v)
-                total = _total_weight(block, s, i, v, count)
+            own, share = i * tile + v, splat8(ONE)
+            own_weights, own_stride = s + (block.edges_at + own), row
+            middle = load8(part + (row + own))
+            total = _add_weights(middle, own_weights, count, own_stride)
+            if not within(total, HALF, HIGH):
+                largest = _largest(block, s, new, first, last, i, v)
+                own_weights, own_stride = spare, 8
+                _weigh_edges(block, s, new, first, last, i, v, largest, own_weights, own_stride)
+                share = exp(load8(part + own) - largest)
+                total = _add_weights(middle * share, own_weights, count, own_stride)
             for q in range(r):
                 weight = load8(weights + (q * row + own)) / total
                 shares = scratch + (q * (room + m) * tile + v)
-                store(shares + (room + i) * tile, weight * load8(edges + (SHARE * row + own)))
+                store(shares + (room + i) * tile, weight * share)
                 for e in range(count):
                     at = shares + (edge + e) * tile
-                    store(at, load8(edges + ((EDGES + e) * row + own)) * weight + load8(at))
+                    store(at, load8(own_weights + e * own_stride) * weight + load8(at))
     rows = ints_at(address_of(scratch + r * (room + m) * tile))
     token = (origin * r + first_edge + n) % n
     for e in range(first_edge, last_edge):
@@ -470,6 +487,19 @@ def read(block: Any, s: Any, values: Any, group: int, weights: Any, out: Any, st
             store(target + t, splat8(ZERO))
         _add_rows(block, values, rows + first_edge, last_edge - first_edge, shares + first_edge * tile, target)
         _add_rows(block, s, rows + room, m, shares + room * tile, target)
+
+
+@compiled
+def prefetch_step(block: Any, s: Any, values: Any, group: int) -> None:
+    """Prefetch what the step of `group` reads, except for new middles."""
+    apart()
+    n, r, p = block.window, block.update_size, phase(block, group)
+    prefetch(s + block.parts_at, block.part_size)
+    prefetch(s + block.edges_at, p.size * r * block.landmarks * block.tile)
+    token = ((p.place - p.size + 1) * r + n) % n
+    for _ in range(2 * p.size * r):
+        prefetch(values + token * block.stride, block.width)
+        token = token + 1 if token + 1 < n else 0
 
 
 @compiled

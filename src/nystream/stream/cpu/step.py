@@ -124,6 +124,10 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
         source = branch
     dense(work.kind, w, block.qkv, source, wide, rows)
     for stream in range(batch.low, batch.high):
+        if stream + 1 < batch.high and block.kind != FULL:
+            after = batch.addresses[stream + 1]
+            values = same_at(work.rings, after) + block.values_at
+            sliding.prefetch_step(block, floats_at(after), values, ints_at(after)[0] // r)
         address, first = batch.addresses[stream], (stream - batch.low) * r
         qkv, heads = Rows(row(wide, first), wide.stride), Rows(row(work.heads, first), work.heads.stride)
         s, rings, time = floats_at(address), same_at(work.rings, address), ints_at(address)[0]
