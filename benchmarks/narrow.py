@@ -15,7 +15,6 @@ outputs change. Written to results/narrow.json.
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -62,17 +61,6 @@ class Outputs(NamedTuple):
     output: Tensor  # [N, output_dim]
     y: Tensor  # [N, ...]
     items: list[Tensor]  # the places of every test item in `output` and `y`
-
-
-def supported() -> list[dict[str, str]]:
-    """The options of the pools to compare, without those that the pools of this version do not have."""
-    known = inspect.signature(ns.StreamPool).parameters
-    options = [dict(zip(OPTIONS, values, strict=True)) for values in POOLS]
-    return [
-        {name: value for name, value in one.items() if name in known}
-        for one in options
-        if all(name in known or value == "float32" for name, value in one.items())
-    ]
 
 
 def pushed(pool: ns.StreamPool, tokens: Sequence[Tensor], output_dim: int) -> list[Tensor]:
@@ -146,12 +134,12 @@ def compare(name: str, data: Path, work: Path) -> dict[str, Any]:
         return loaded.scores(scored(model, task, output, y))[metric]
 
     rows: list[dict[str, Any]] = []
-    for options in supported():
+    for values in POOLS:
+        options = dict(zip(OPTIONS, values, strict=True))
         began = time.monotonic()
         pool = ns.StreamPool(model, len(test), "numba", **options)
         outputs, backend = streamed(pool, test, skip, of.output_dim), vars(pool)["_backend"]
-        row: dict[str, Any] = dict.fromkeys(OPTIONS, "float32") | options
-        row |= {"score": score(outputs.output, outputs.y)}
+        row: dict[str, Any] = options | {"score": score(outputs.output, outputs.y)}
         row |= {"weight_bytes": backend.weight_bytes, "bytes_per_stream": pool.bytes_per_stream}
         if not rows:
             usual, error = outputs, largest_error(outputs, predict(model, test, skip=skip)[0])
