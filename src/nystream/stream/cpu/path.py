@@ -63,6 +63,9 @@ def path(plan: Any, w: Any, state: Any, time: int, x: Any, features: Any, y: Any
             at += repeats * width
         copy(x, ring + oldest * width, width)
     copy(x, features + at, plan.input_dim)
+    # The rest of the last cache line has a weight of zero, which does not hide a NaN that another stream left there.
+    for k in range(at + plan.input_dim, plan.path_features):
+        features[k] = ZERO
     for k in range(plan.output_dim):
         y[k] = _dot(w + (plan.path_at + k * plan.path_features), features, plan.path_features)
 
