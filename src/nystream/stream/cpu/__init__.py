@@ -1,5 +1,5 @@
 """CPU kernels written with Numba: one step of a whole model, for one stream or for many.
 
 Start with `plan` (what the kernels know about a model and where its numbers are in memory), then read `memory` and
-`simd`, `sliding` (the window), `attention`, and `step` (the model).
+`simd`, `sums` and `sliding` (the window), `attention`, and `step` (the model).
 """

@@ -15,6 +15,7 @@ from nystream.stream.cpu.inverse import invert
 from nystream.stream.cpu.lanes import dots, softmax
 from nystream.stream.cpu.memory import Scratch
 from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
+from nystream.stream.cpu.sums import locate
 
 ZERO = np.float32(0.0)
 
@@ -24,9 +25,7 @@ def collect(block: Any, s: Any, time: int, q: Any, k: Any) -> int:
     """Add the token after the first `time` ones to its landmark; return the landmark if it is now complete, else −1."""
     apart()
     width = block.width
-    i, j, size = sliding.locate(
-        time % block.window, block.window, block.landmarks
-    )  # landmark segments have the same sizes
+    i, j, size = locate(time % block.window, block.window, block.landmarks)  # landmark segments have the same sizes
     done = j == size - 1
     for half in range(2):
         x = q if half == 0 else k

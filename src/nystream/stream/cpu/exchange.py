@@ -22,7 +22,7 @@ from nystream.ops.attention.co_full_single import KeyValueState
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.pack import Packed
 from nystream.stream.cpu.plan import BlockPlan
-from nystream.stream.cpu.sliding import FLOOR
+from nystream.stream.cpu.sums import FLOOR
 
 Array = np.ndarray[Any, Any]
 

@@ -19,6 +19,7 @@ from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, panels
 from nystream.stream.cpu.plan import BlockPlan, Features, Layer, ModelPlan
+from nystream.stream.cpu.sums import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
 from nystream.stream.cpu.weights import pack_layer
 
@@ -225,7 +226,7 @@ class _Packer:
         window = cut(plan.groups, cfg.update_size, m)
         counts = np.array([window.groups, *window.tiers])
         ends = [cfg.update_size * window.bounds(tier)[1:] - 1 for tier in range(1, len(window.tiers) + 1)]
-        newest = np.concatenate([np.zeros(sliding.TOTALS, np.int64), *ends])
+        newest = np.concatenate([np.zeros(TOTALS, np.int64), *ends])
         together = sliding.together(m)
         block_size = window.groups // window.blocks
         shifts = np.arange(m) // together * together * (block_size + np.arange(2)[:, None]) // m
