@@ -36,14 +36,14 @@ class StreamPool:
         backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba if its kernels
             can run the model, else torch.
         weights: How the compiled backend stores the weights of dense layers. "float32", the default, keeps those of the
-            model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of their
-            standard deviation. "int8" rounds the inputs of layers to 8 bits, too: it is two to four times as fast, and
-            outputs change by up to 2 %. It keeps the layers that would lose most, the input projection, queries, keys
+            model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
+            largest. "int8" rounds the inputs of layers to 8 bits, too: it is two to three times as fast, and outputs
+            change by less than 3 %. It keeps the layers that would lose most, the input projection, queries, keys
             and the head, in bfloat16. Everything else is float32, so streams can move between pools with different
             weights.
         ring_dtype: How the compiled backend stores the keys and values of the window: "float32", or "bfloat16" in half
             the memory. Logits, sums and landmarks are float32 in either case. Rounding keys and values to bfloat16
-            changes outputs by about 0.2 %. Snapshots are float32, so streams can move between the two.
+            changes outputs by less than 1 %. Snapshots are float32, so streams can move between the two.
 
     Example:
         >>> import numpy as np, nystream as ns

@@ -4,8 +4,7 @@ Kernels select one by the type of an argument, so that the others are not compil
 
 With int8, some layers are in bfloat16: the input projection, as an outlier of a token would make the other inputs
 coarse; queries and keys, or the logits into which they are folded, as errors grow in the exponential and in Γ†; and
-the head, whose errors nothing averages. They are a small part of the weights, and most of the error: all in int8, the
-outputs of models with random weights are off by 2 % of their standard deviation, and by 1 % so.
+the head, whose errors nothing averages. They are a small part of the weights, and about half of the error.
 """
 
 from __future__ import annotations
