@@ -69,6 +69,7 @@ def world(model: nn.Module) -> World:
         model.to(torch.device("cuda", torch.cuda.current_device()))
     if not dist.is_initialized():
         dist.init_process_group("nccl" if on_gpu else "gloo")
-        if on_gpu:  # NCCL requires it; not after every run, because a group cannot be joined twice
-            atexit.register(dist.destroy_process_group)
+        # At exit and not after every run, because a group cannot be joined twice. NCCL requires it; gloo's threads
+        # may still hold a tensor when the interpreter is gone, and the process would abort after its work is done.
+        atexit.register(dist.destroy_process_group)
     return World(dist.get_rank(), dist.get_world_size())
