@@ -30,6 +30,27 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path):
     assert hits("other sources") == 0
 
 
+POOL = """
+import numpy as np
+import torch
+import nystream as ns
+attention = ns.AttentionConfig("co-full-single", embed_dim=16, num_heads=16, window=4)
+pool = ns.StreamPool(ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=2, attention=attention)).eval())
+pool.push(pool.open(), np.zeros(3, np.float32))
+print(sum(pool._backend._kernels.push.stats.cache_hits.values()))
+"""
+
+
+def test_a_second_process_does_not_compile_the_kernels_of_a_pool(tmp_path):
+    def hits():
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", POOL], env=env, capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    assert hits() == 0
+    assert hits() == 1
+
+
 NOWHERE = """
 from numba.core import caching
 caching.CompileResultCacheImpl._locator_classes = []  # as in a read-only installation without a home folder

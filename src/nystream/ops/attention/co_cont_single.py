@@ -64,13 +64,15 @@ def init_state(cfg: AttentionConfig, batch: int, dtype: torch.dtype, device: tor
     n, m, heads, dim, acc = cfg.window, cfg.m, cfg.num_heads, cfg.head_dim, accumulator(dtype)
     landmarks = torch.zeros(batch, m, 2, heads, dim, dtype=acc, device=device)
     schedule(n, m, cfg.update_size, device=landmarks.device)
+    # The first product of meta tensors in a process takes a second, because torch imports its compiler.
+    inverse = landmarks.new_empty(batch, heads, m, m) if landmarks.is_meta else _inverse(landmarks, cfg)
     return ContState(
         torch.zeros(batch, dtype=torch.long, device=device),
         torch.zeros(batch, n, heads, dim, dtype=dtype, device=device),
         torch.zeros(batch, n, heads, dim, dtype=dtype, device=device),
         landmarks,
         torch.zeros(batch, 2, heads, dim, dtype=acc, device=device),
-        _inverse(landmarks, cfg),
+        inverse,
         torch.full((batch, n, heads, m), -torch.inf, dtype=acc, device=device),
         *window.empty(cfg, batch, acc, device),
     )

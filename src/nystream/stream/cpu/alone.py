@@ -11,7 +11,17 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu import exchange
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.attention import Fixed, Mixed, attention
-from nystream.stream.cpu.memory import Rows, Scratch, block_at, doubles_at, floats_at, ints_at, model_at, pointer_to
+from nystream.stream.cpu.memory import (
+    Rows,
+    Scratch,
+    block_at,
+    doubles_at,
+    floats_at,
+    ints_at,
+    model_at,
+    pointer_to,
+    wide_block_at,
+)
 from nystream.stream.cpu.pack import aligned, packed
 from nystream.stream.cpu.rows import copy
 from nystream.stream.cpu.simd import cached
@@ -39,7 +49,10 @@ class AttentionKernel:
         exchange.write(self._state, self._packed, attn.init_state(1))
         self._scratch = self._packed.scratch(4 * self._width)
         self._steps = partial(
-            _entry(attn.config.fixed), self._packed.address, self._scratch.ctypes.data, self._state.ctypes.data
+            _entry(attn.config.fixed, self._packed.features.wide),
+            self._packed.address,
+            self._scratch.ctypes.data,
+            self._state.ctypes.data,
         )
 
     @property
@@ -66,13 +79,14 @@ class AttentionKernel:
 
 
 @cache
-def _entry(fixed: bool) -> Any:
+def _entry(fixed: bool, wide: bool) -> Any:
     digest = DIGEST
 
     @cached
     def step(plan_at: int, room: int, address: int, times: int, q: Any, k: Any, v: Any, y: Any) -> None:
         plan, width = model_at(plan_at), y.shape[0]
-        block, w = block_at(plan.blocks), floats_at(plan.weights)
+        block = wide_block_at(plan.blocks) if wide else block_at(plan.blocks)
+        w = floats_at(plan.weights)
         z = floats_at(room + 8 * plan.scratch_doubles)
         out, scratch = z + 3 * width, Scratch(z + 4 * width, doubles_at(room))
         for _ in range(times if len(digest) > 0 else 0):

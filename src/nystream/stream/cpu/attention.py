@@ -16,7 +16,7 @@ from nystream.stream.cpu.lanes import dots, softmax, spread
 from nystream.stream.cpu.memory import Rows, Scratch, row
 from nystream.stream.cpu.plan import CONTINUAL, FIXED
 from nystream.stream.cpu.rows import keep
-from nystream.stream.cpu.simd import INNER, merged
+from nystream.stream.cpu.simd import INNER, compiled
 
 
 class Fixed(NamedTuple):
@@ -43,7 +43,7 @@ class Mixed(NamedTuple):
     unused: int
 
 
-@merged
+@compiled
 def filled(time: int, r: int, n: int) -> int:
     """Number of tokens in a ring of n after r more than `time`: between r and n, even if `time` is invalid."""
     return max(min(time, n - r), 0) + r
@@ -88,7 +88,7 @@ def _choose(
     return choices[kinds.instance_class] if isinstance(kinds, types.BaseNamedTuple) else None
 
 
-@merged
+@compiled
 def _fixed(block: Any, s: Any, rings: Any, time: int, w: Any, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, m, heads, tile = block.window, block.update_size, block.landmarks, block.heads, block.tile
     width, folded, group = block.width, block.folded == 1, time // r
@@ -111,12 +111,12 @@ def _fixed(block: Any, s: Any, rings: Any, time: int, w: Any, source: Rows, targ
             spread(qkv + m * heads, beta, m, heads, tile)
         else:
             dots(block, w + block.k_tilde_at, m, width, qkv, beta)
-        softmax(beta, m, tile)
+        softmax(block, beta, m)
         sliding.weigh(block, beta, w + block.gamma_pinv_at, weights + i * size)
     sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
-@merged
+@compiled
 def _continual(block: Any, s: Any, rings: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, m, tile, width = block.window, block.update_size, block.landmarks, block.tile, block.width
     tokens, group = filled(time, r, n), time // r
@@ -144,12 +144,12 @@ def _continual(block: Any, s: Any, rings: Any, time: int, source: Rows, target: 
     beta, weights = scratch.floats, scratch.floats + size
     for i in range(r):
         dots(block, s + block.k_tilde_at, m, width, row(source, i), beta)
-        softmax(beta, m, tile)
+        softmax(block, beta, m)
         sliding.weigh(block, beta, s + block.gamma_pinv_at, weights + i * size)
     sliding.read(block, s, values, group, weights, target.first, target.stride, weights + r * size)
 
 
-@merged
+@compiled
 def _full(block: Any, s: Any, rings: Any, time: int, source: Rows, target: Rows, scratch: Scratch) -> None:
     n, r, width = block.window, block.update_size, block.width
     for i in range(r):

@@ -14,7 +14,7 @@ from nystream.stream.cpu import sliding
 from nystream.stream.cpu.inverse import invert
 from nystream.stream.cpu.lanes import dots, softmax
 from nystream.stream.cpu.memory import Scratch
-from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
+from nystream.stream.cpu.simd import compiled, load8, splat8, store
 from nystream.stream.cpu.sums import locate
 
 ZERO = np.float32(0.0)
@@ -23,7 +23,6 @@ ZERO = np.float32(0.0)
 @compiled
 def collect(block: Any, s: Any, time: int, q: Any, k: Any) -> int:
     """Add the token after the first `time` ones to its landmark; return the landmark if it is now complete, else −1."""
-    apart()
     width = block.width
     i, j, size = locate(time % block.window, block.window, block.landmarks)  # landmark segments have the same sizes
     done = j == size - 1
@@ -49,7 +48,7 @@ def renew(block: Any, s: Any, rings: Any, i: int, tokens: int, newest: int, scra
     m, tile, width = block.landmarks, block.tile, block.width
     q_tilde = s + (block.q_tilde_at + i * width)
     for token in range(tokens):
-        dots(block, rings + (block.keys_at + token * block.stride), 1, block.stride, q_tilde, scratch.floats)
+        dots(block, rings + (block.keys_at + token * block.stride), np.int64(1), block.stride, q_tilde, scratch.floats)
         logit = s + (block.logits_at + (token * m + i) * tile)
         for v in range(0, tile, 8):
             store(logit + v, load8(scratch.floats + v))
@@ -63,5 +62,5 @@ def renew_inverse(block: Any, s: Any, scratch: Scratch) -> None:
     for i in range(m):
         row = scratch.floats + i * m * tile
         dots(block, s + block.k_tilde_at, m, width, s + (block.q_tilde_at + i * width), row)
-        softmax(row, m, tile)
+        softmax(block, row, m)
     invert(block, scratch.floats, s + block.gamma_pinv_at, scratch.doubles)

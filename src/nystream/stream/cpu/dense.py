@@ -59,7 +59,6 @@ def dense(w: Any, layer: Any, x: Rows, y: Rows, rows: int) -> None:
 
 @compiled
 def _one_panel(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
-    apart()
     a, b = load16(bias), load16(bias + 16)
     for k in range(inputs):
         xk, wk = splat16(x[k]), panel + k * PANEL
@@ -72,7 +71,6 @@ def _one_panel(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
 @compiled
 def _two_panels(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
     """Four chains of additions at a time, enough to hide the latency of one."""
-    apart()
     next_panel = panel + inputs * PANEL
     a, b = load16(bias), load16(bias + 16)
     c, d = load16(bias + 32), load16(bias + 48)
@@ -90,7 +88,6 @@ def _two_panels(bias: Any, panel: Any, inputs: int, x: Any, y: Any) -> None:
 
 @compiled
 def _four_rows(bias: Any, panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
-    apart()
     (x0, x1, x2, x3), (y0, y1, y2, y3) = xs, ys
     a0, b0 = load16(bias), load16(bias + 16)
     a1, b1 = load16(bias), load16(bias + 16)

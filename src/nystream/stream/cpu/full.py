@@ -8,7 +8,7 @@ import numpy as np
 
 from nystream.stream.cpu.lanes import dots, softmax
 from nystream.stream.cpu.memory import floats_at
-from nystream.stream.cpu.simd import apart, compiled, load8, splat8, store
+from nystream.stream.cpu.simd import apart, compiled, lanes, load, splat, store
 
 ZERO = np.float32(0.0)
 
@@ -27,26 +27,26 @@ def attend(block: Any, rings: Any, count: int, time: int, q: Any, logit: Any, ou
     if block.decays == 1:
         newest = (time - 1) % block.window
         for token in range(count):
-            age = splat8(np.float32((newest - token) % block.window))
-            for v in range(0, tile, 8):
+            age = splat(block, np.float32((newest - token) % block.window))
+            for v in range(0, tile, lanes(block)):
                 place = logit + (token * tile + v)
-                store(place, load8(place) - load8(floats_at(block.decay) + v) * age)
-    softmax(logit, count, tile)
-    for t in range(0, width, 8):
-        store(out + t, splat8(ZERO))
+                store(place, load(block, place) - load(block, floats_at(block.decay) + v) * age)
+    softmax(block, logit, count)
+    for t in range(0, width, lanes(block)):
+        store(out + t, splat(block, ZERO))
     for token in range(0, whole, 4):  # four tokens share every load and store of the sum
         v0, weight = values + token * stride, logit + token * tile
         v1, v2, v3 = v0 + stride, v0 + 2 * stride, v0 + 3 * stride
-        for v in range(0, tile, 8):
-            a, b = load8(weight + v), load8(weight + (tile + v))
-            c, d = load8(weight + (2 * tile + v)), load8(weight + (3 * tile + v))
+        for v in range(0, tile, lanes(block)):
+            a, b = load(block, weight + v), load(block, weight + (tile + v))
+            c, d = load(block, weight + (2 * tile + v)), load(block, weight + (3 * tile + v))
             for t in range(v, width, tile):
-                total = load8(v0 + t) * a + load8(out + t)
-                total = load8(v1 + t) * b + total
-                total = load8(v2 + t) * c + total
-                store(out + t, load8(v3 + t) * d + total)
+                total = load(block, v0 + t) * a + load(block, out + t)
+                total = load(block, v1 + t) * b + total
+                total = load(block, v2 + t) * c + total
+                store(out + t, load(block, v3 + t) * d + total)
     for token in range(whole, count):
-        for v in range(0, tile, 8):
-            a = load8(logit + (token * tile + v))
+        for v in range(0, tile, lanes(block)):
+            a = load(block, logit + (token * tile + v))
             for t in range(v, width, tile):
-                store(out + t, load8(values + (token * stride + t)) * a + load8(out + t))
+                store(out + t, load(block, values + (token * stride + t)) * a + load(block, out + t))

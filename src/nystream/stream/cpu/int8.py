@@ -68,7 +68,6 @@ def pack_int8(weight: Array, bias: Array) -> Array:
 @compiled
 def quantize(x: Any, width: int, out: Any) -> None:
     """Write the scale, the zero point and the integers u of a row to `out`."""
-    apart()
     zero = splat16(ZERO)
     high, low, zeros = zero, zero, zero  # `low` has the opposites, and `zeros` becomes NaN if x is not finite
     for k in range(0, width, 16):
@@ -86,7 +85,6 @@ def quantize(x: Any, width: int, out: Any) -> None:
 
 @compiled
 def _pair(panel: Any, next_panel: Any, inputs: int, x: Any, y: Any, next_y: Any) -> None:
-    apart()
     scale, zero, u = splat16(x[0]), to_words(splat16(x[1])), x + HEADER
     sums, next_sums, v, next_v = panel + 2 * PANEL, next_panel + 2 * PANEL, panel + CONSTANTS, next_panel + CONSTANTS
     a, b = negative_product(zero, load_words(sums)), negative_product(zero, load_words(sums + 16))
@@ -110,7 +108,6 @@ def _finish(panel: Any, scale: Any, a: Any, b: Any, y: Any) -> None:
 
 @compiled
 def _four(panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
-    apart()
     (x0, x1, x2, x3), (y0, y1, y2, y3) = xs, ys
     s, t, v = load_words(panel + 2 * PANEL), load_words(panel + (2 * PANEL + 16)), panel + CONSTANTS
     z0, z1 = to_words(splat16(x0[1])), to_words(splat16(x1[1]))

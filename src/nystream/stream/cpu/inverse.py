@@ -87,7 +87,6 @@ def _diagonal_minus(diagonal: float, x: Any, out: Any, m: int, across: int) -> N
 @compiled
 def _newton(gamma: Any, m: int, across: int, iterations: int) -> None:
     """Newton–Schulz, scaled for this matrix alone; Z, the result, follows Γ in memory."""
-    apart()
     size = m * across
     z, gz, a, b = gamma + size, gamma + 2 * size, gamma + 3 * size, gamma + 4 * size
     rows = columns = 0.0
@@ -115,7 +114,6 @@ def _newton(gamma: Any, m: int, across: int, iterations: int) -> None:
 @compiled
 def _ridge(gamma: Any, m: int, across: int, ridge: float) -> None:
     """(ΓᵀΓ + λ²I)⁻¹Γᵀ by elimination, without pivoting: the matrix is positive definite. The result follows Γ."""
-    apart()
     size = m * across
     right, left = gamma + size, gamma + 2 * size
     for i in range(m):

@@ -14,7 +14,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin
 
 from nystream.stream.cpu.plan import BLOCK, MODEL
-from nystream.stream.cpu.simd import compiled
+from nystream.stream.cpu.simd import Plan, compiled
 
 
 class Rows(NamedTuple):
@@ -45,7 +45,8 @@ def _from_address(kind: types.Type) -> Any:
 ints_at, floats_at, doubles_at, halves_at = (
     _from_address(types.CPointer(number)) for number in (types.int64, types.float32, types.float64, types.uint16)
 )
-model_at, block_at = (_from_address(from_dtype(record)) for record in (MODEL, BLOCK))
+model_at = _from_address(Plan("model", from_dtype(MODEL)))
+block_at, wide_block_at = (_from_address(Plan("block", from_dtype(BLOCK), lanes)) for lanes in (8, 16))
 
 
 @intrinsic

@@ -69,7 +69,6 @@ def pack_bfloat16(weight: Array, bias: Array) -> Array:
 
 @compiled
 def _pair(panel: Any, next_panel: Any, inputs: int, x: Any, y: Any, next_y: Any) -> None:
-    apart()
     a, b = load16(panel), load16(panel + 16)
     c, d = load16(next_panel), load16(next_panel + 16)
     for k in range(inputs):
@@ -87,7 +86,6 @@ def _pair(panel: Any, next_panel: Any, inputs: int, x: Any, y: Any, next_y: Any)
 
 @compiled
 def _four(panel: Any, inputs: int, xs: tuple[Any, ...], ys: tuple[Any, ...]) -> None:
-    apart()
     (x0, x1, x2, x3), (y0, y1, y2, y3) = xs, ys
     a0, b0 = load16(panel), load16(panel + 16)
     a1, b1, a2, b2, a3, b3 = a0, b0, a0, b0, a0, b0

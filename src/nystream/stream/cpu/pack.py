@@ -19,6 +19,7 @@ from nystream.stream.cpu import path as linear_path
 from nystream.stream.cpu import plan as p
 from nystream.stream.cpu.dense import PANEL, panels
 from nystream.stream.cpu.plan import BlockPlan, Features, Layer, ModelPlan
+from nystream.stream.cpu.simd import wide_registers
 from nystream.stream.cpu.sums import TOTALS
 from nystream.stream.cpu.support import KINDS, PINVS, Model
 from nystream.stream.cpu.weights import pack_layer
@@ -95,7 +96,8 @@ def packed(model: Model, fold: bool = True, weights: str = "float32", rings: str
         **ends,
     )
     kinds = {KIND_NAMES[block.kind] for block in blocks}
-    features = Features(weights, rings, kinds.pop() if len(kinds) == 1 else "mixed", bool(plan.has_path))
+    wide = wide_registers() and all(block.tile % 16 == 0 for block in blocks)
+    features = Features(weights, rings, kinds.pop() if len(kinds) == 1 else "mixed", bool(plan.has_path), wide)
     return Packed(plan, blocks, values, (np.array([plan], p.MODEL), block_records, runs, *packer.tables), features)
 
 
@@ -207,12 +209,13 @@ class _Packer:
             update_size=cfg.update_size,
             groups=cfg.window // cfg.update_size,
             heads=heads,
-            tile=p.lanes(heads),
+            tile=p.tile_size(heads),
             width=width,
             stride=stride,
             scale=cfg.scale,
             decays=int(cfg.decay),
-            decay=4 * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.lanes(heads))),
+            decay=4
+            * self.put(p.spread(double(attn.decay)) if attn.decay is not None else np.zeros(p.tile_size(heads))),
             folded=int(folded),
             qkv=self.layer(weight, bias, fine=len(weight) - width),  # all but v
             out=self.layer(out, None if attn.out_proj.bias is None else double(attn.out_proj.bias)),
@@ -278,7 +281,7 @@ def _scratch_floats(block: BlockPlan) -> int:
     exact = 0 if block.kind == p.FIXED else block.window * tile
     r, room = block.update_size, 3 * -(-block.groups // max(block.blocks, 1)) * block.update_size
     sums = block.most_items * (block.together * tile + 2)
-    reads = (r * m + m + r * (room + m)) * tile + 2 * (room + m) + 8 * room
+    reads = (r * m + m + r * (room + m)) * tile + 2 * (room + m) + 16 * room
     return max(m**2 * tile, exact, sums, reads)
 
 

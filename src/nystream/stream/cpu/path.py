@@ -14,7 +14,7 @@ import numpy as np
 from nystream.config import LinearConfig
 from nystream.stream.cpu.memory import ints_at
 from nystream.stream.cpu.rows import add, copy
-from nystream.stream.cpu.simd import apart, compiled, load16, splat16, total
+from nystream.stream.cpu.simd import compiled, load16, splat16, total
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,6 @@ def runs(linear: LinearConfig) -> Array:
 @compiled
 def path(plan: Any, w: Any, state: Any, time: int, x: Any, features: Any, y: Any) -> None:
     """Write the outputs for the scaled token x to y, and x into the ring; `time` tokens came before it."""
-    apart()
     slots, width, ring, at = plan.path_slots, plan.path_width, state + plan.recent_at, 0
     if slots > 0:
         oldest = time % slots
@@ -73,7 +72,6 @@ def path(plan: Any, w: Any, state: Any, time: int, x: Any, features: Any, y: Any
 @compiled
 def _add_rows(x: Any, rows: int, width: int, y: Any) -> None:
     """y += the sum of `rows` adjacent rows; several chains of additions at a time, to hide the latency of one."""
-    apart()
     if width >= 8:
         for i in range(rows):
             add(x + i * width, y, width)

@@ -6,8 +6,9 @@ offset into the weights or into the state.
 
 Lanes. Heads may have any width, so vectors run across heads: number x of head h is at
 (x // g) · T + (x mod g) · H + h, where T = lcm(H, 8) and g = T / H. A tile of T numbers has g numbers of every head, so
-a vector of eight lanes meets the same eight heads in every tile. A number that belongs to a head, such as a logit, is
-repeated in every lane of that head. With 8 or 16 heads, g = 1 and nothing is repeated.
+a vector of eight lanes meets the same eight heads in every tile, and so does one of sixteen where 16 divides T. A
+number that belongs to a head, such as a logit, is repeated in every lane of that head. With 8 or 16 heads, g = 1 and
+nothing is repeated.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Features(NamedTuple):
     rings: str = "float32"
     attentions: str = "mixed"  # "fixed", "continual" or "full" if all blocks are of that kind
     path: bool = False
+    wide: bool = False  # vectors of sixteen lanes in attentions instead of eight
 
 
 class Layer(NamedTuple):
@@ -138,20 +140,20 @@ BLOCK = _record(BlockPlan)
 MODEL = _record(ModelPlan)
 
 
-def lanes(heads: int) -> int:
+def tile_size(heads: int) -> int:
     """T: the smallest multiple of both the number of heads and eight."""
     return math.lcm(heads, 8)
 
 
 def width(heads: int, head_dim: int) -> int:
     """Numbers of all heads, in whole tiles."""
-    tile = lanes(heads)
+    tile = tile_size(heads)
     return -(-head_dim // (tile // heads)) * tile
 
 
 def places(heads: int, head_dim: int) -> np.ndarray[Any, Any]:
     """[H, D]: where each number is."""
-    tile = lanes(heads)
+    tile = tile_size(heads)
     x = np.arange(head_dim)
     group = tile // heads
     return np.arange(heads)[:, None] + x // group * tile + x % group * heads
@@ -173,4 +175,4 @@ def from_lanes(x: np.ndarray[Any, Any], heads: int, head_dim: int) -> np.ndarray
 def spread(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """[..., H] -> [..., T]: each head's number in every lane of that head."""
     heads = x.shape[-1]
-    return x[..., np.arange(lanes(heads)) % heads]
+    return x[..., np.arange(tile_size(heads)) % heads]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nystream.stream.cpu.simd import apart, below, compiled, exp, load8, load16, splat8, splat16, store, total
+from nystream.stream.cpu.simd import apart, below, compiled, exp, load8, load16, splat16, store, total
 
 HALF, ONE, TWO, ZERO = (np.float32(c) for c in (0.5, 1.0, 2.0, 0.0))
 ROOT_HALF = np.float32(math.sqrt(0.5))
@@ -32,7 +32,6 @@ def finite(x: Any, count: int) -> bool:
 @compiled
 def copy(x: Any, y: Any, width: int) -> None:
     """y = x."""
-    apart()
     whole = width - width % 8
     for k in range(0, whole, 8):
         store(y + k, load8(x + k))
@@ -43,7 +42,6 @@ def copy(x: Any, y: Any, width: int) -> None:
 @compiled
 def keep(x: Any, y: Any, width: int) -> None:
     """y = x, in the type of a ring; `width` is a multiple of 8."""
-    apart()
     for k in range(0, width, 8):
         store(y + k, load8(x + k))
 
@@ -51,7 +49,6 @@ def keep(x: Any, y: Any, width: int) -> None:
 @compiled
 def add(x: Any, y: Any, width: int) -> None:
     """y += x."""
-    apart()
     whole = width - width % 8
     for k in range(0, whole, 8):
         store(y + k, load8(y + k) + load8(x + k))
@@ -62,7 +59,6 @@ def add(x: Any, y: Any, width: int) -> None:
 @compiled
 def scale(x: Any, means: Any, width: int, y: Any) -> None:
     """y = (x − mean) / scale; the scales follow the means."""
-    apart()
     scales, whole = means + width, width - width % 8
     for k in range(0, whole, 8):
         store(y + k, (load8(x + k) - load8(means + k)) / load8(scales + k))
@@ -99,25 +95,23 @@ def layer_norm(weight: Any, width: int, eps: float, x: Any, y: Any) -> None:
 
 @compiled
 def gelu(x: Any, width: int) -> None:
-    """x Φ(x), in place; `width` is a multiple of 8."""
-    apart()
-    for k in range(0, width, 8):
-        v, zero, one = load8(x + k), splat8(ZERO), splat8(ONE)
-        z = below(v, zero, zero - v, v) * splat8(ROOT_HALF)
-        t = one / (z * splat8(P) + one)
-        series = t * splat8(A5) + splat8(A4)
-        series = series * t + splat8(A3)
-        series = series * t + splat8(A2)
-        series = series * t + splat8(A1)
+    """x Φ(x), in place; `width` is a multiple of 16."""
+    for k in range(0, width, 16):
+        v, zero, one = load16(x + k), splat16(ZERO), splat16(ONE)
+        z = below(v, zero, zero - v, v) * splat16(ROOT_HALF)
+        t = one / (z * splat16(P) + one)
+        series = t * splat16(A5) + splat16(A4)
+        series = series * t + splat16(A3)
+        series = series * t + splat16(A2)
+        series = series * t + splat16(A1)
         tail = series * t * exp(zero - z * z)  # erfc(|x| / √2)
-        store(x + k, v * splat8(HALF) * below(v, zero, tail, splat8(TWO) - tail))
+        store(x + k, v * splat16(HALF) * below(v, zero, tail, splat16(TWO) - tail))
 
 
 @compiled
 def relu(x: Any, width: int) -> None:
-    """max(x, 0), in place; `width` is a multiple of 8. NaN stays NaN."""
-    apart()
-    zero = splat8(ZERO)
-    for k in range(0, width, 8):
-        v = load8(x + k)
+    """max(x, 0), in place; `width` is a multiple of 16. NaN stays NaN."""
+    zero = splat16(ZERO)
+    for k in range(0, width, 16):
+        v = load16(x + k)
         store(x + k, below(v, zero, zero, v))

@@ -17,21 +17,27 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from nystream.stream.cpu.draft import DraftCompiler
 
 FUSE = ("contract",)
 
 # Without the global interpreter lock, and without Python's check for division by zero.
 KERNEL = {"nogil": True, "error_model": "numpy"}
-# Called by other kernels only: compiling an entry point for Python would take extra time.
-INNER = KERNEL | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# Called by other kernels only, and compiled as a part of them. Numba's rewrites are for arrays.
+INNER = KERNEL | {
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "no_rewrites": True,
+    "pipeline_class": DraftCompiler,
+}
 
 compiled = njit(**INNER)
-
-# Inlined by Numba before compilation. The code of a callee is optimized again in every compiled caller, so fewer levels
-# of calls compile faster.
-merged = njit(**INNER, inline="always")
+# Part of its caller, and so optimized for each set of constants that it is called with.
+inlined = njit(**INNER, forceinline=True)
 
 
 def cached(function: Any) -> Any:
@@ -60,22 +66,58 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.ir)
 
 
+class Plan(types.Record):
+    """The type of a plan: a record with a short name, and with the number of lanes of the vectors of its kernels."""
+
+    def __init__(self, name: str, record: types.Record, lanes: int = 8) -> None:
+        fields = [(field, place._asdict()) for field, place in record.fields.items()]
+        super().__init__(fields, record.size, record.aligned)
+        self.name, self.lanes = f"{name}{lanes}", lanes  # the long name of a record would be part of all symbols
+
+    def can_convert_to(self, typingctx: Any, other: types.Type) -> None:
+        """Do not take one plan for another, as Numba would with records of the same fields."""
+
+
+register_model(Plan)(models.RecordModel)
+
+
+def wide_registers() -> bool:
+    """Whether registers of the machine for which code is compiled have sixteen lanes."""
+    return "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[-1].split(",")
+
+
+def _load(pointer: types.CPointer, lanes: int) -> tuple[Vector, Any]:
+    half = pointer.dtype == types.uint16  # bfloat16, the upper half of a float32
+    vector = Vector(types.float32 if half else pointer.dtype, lanes)
+    stored = ir.VectorType(ir.IntType(16), lanes) if half else vector.ir
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        loaded = builder.load(builder.bitcast(args[-1], stored.as_pointer()), typ=stored)
+        loaded.align = pointer.dtype.bitwidth // 8  # rows may have any width, so vectors begin anywhere
+        if not half:
+            return loaded
+        words = ir.VectorType(ir.IntType(32), lanes)
+        shifted = builder.shl(builder.zext(loaded, words), ir.Constant(words, [16] * lanes))
+        return builder.bitcast(shifted, vector.ir)
+
+    return vector, generate
+
+
+def _splat(x: types.Type, lanes: int) -> tuple[Vector, Any]:
+    vector = Vector(x, lanes)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        nothing = ir.Constant(vector.ir, ir.Undefined)
+        first = builder.insert_element(nothing, args[-1], ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None))
+
+    return vector, generate
+
+
 def _loader(lanes: int) -> Any:
     @intrinsic
     def load(typing: Any, pointer: Any) -> Any:
-        half = pointer.dtype == types.uint16  # bfloat16, the upper half of a float32
-        vector = Vector(types.float32 if half else pointer.dtype, lanes)
-        stored = ir.VectorType(ir.IntType(16), lanes) if half else vector.ir
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            loaded = builder.load(builder.bitcast(args[0], stored.as_pointer()), typ=stored)
-            loaded.align = pointer.dtype.bitwidth // 8  # rows may have any width, so vectors begin anywhere
-            if not half:
-                return loaded
-            words = ir.VectorType(ir.IntType(32), lanes)
-            shifted = builder.shl(builder.zext(loaded, words), ir.Constant(words, [16] * lanes))
-            return builder.bitcast(shifted, vector.ir)
-
+        vector, generate = _load(pointer, lanes)
         return vector(pointer), generate
 
     return load
@@ -84,13 +126,7 @@ def _loader(lanes: int) -> Any:
 def _splatter(lanes: int) -> Any:
     @intrinsic
     def splat(typing: Any, x: Any) -> Any:
-        vector = Vector(x, lanes)
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            nothing = ir.Constant(vector.ir, ir.Undefined)
-            first = builder.insert_element(nothing, args[0], ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), lanes), None))
-
+        vector, generate = _splat(x, lanes)
         return vector(x), generate
 
     return splat
@@ -101,8 +137,39 @@ splat8, splat16 = _splatter(8), _splatter(16)
 
 
 @intrinsic
+def lanes(typing: Any, block: Any) -> Any:
+    """The number of lanes of the vectors of a block."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(64), block.lanes)
+
+    return types.int64(block), generate
+
+
+@intrinsic
+def load(typing: Any, block: Any, pointer: Any) -> Any:
+    """The vector at a pointer, as wide as those of the block."""
+    vector, generate = _load(pointer, block.lanes)
+    return vector(block, pointer), generate
+
+
+@intrinsic
+def splat(typing: Any, block: Any, x: Any) -> Any:
+    """x in every lane of a vector, as wide as those of the block."""
+    vector, generate = _splat(x, block.lanes)
+    return vector(block, x), generate
+
+
+@intrinsic
+def alike(typing: Any, vector: Any, x: Any) -> Any:
+    """x in every lane of a vector as wide as another one."""
+    filled, generate = _splat(x, vector.lanes)
+    return filled(vector, x), generate
+
+
+@intrinsic
 def apart(typing: Any) -> Any:
-    """Prevent LLVM from inlining the function that calls this: compiling would take minutes."""
+    """Prevent LLVM from inlining the function that calls this. Large functions compile faster so, and run as fast."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.function.attributes.add("noinline")
@@ -209,13 +276,8 @@ def within(typing: Any, x: Any, low: Any, high: Any) -> Any:
     """Whether low < x < high in every lane; False if a lane is NaN."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bounds = []
-        for bound in args[1:]:
-            nothing = ir.Constant(x.ir, ir.Undefined)
-            first = builder.insert_element(nothing, bound, ir.Constant(ir.IntType(32), 0))
-            bounds.append(
-                builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), x.lanes), None))
-            )
+        _, every = _splat(x.element, x.lanes)
+        bounds = [every(context, builder, signature, [bound]) for bound in args[1:]]
         above, below = builder.fcmp_ordered(">", args[0], bounds[0]), builder.fcmp_ordered("<", args[0], bounds[1])
         mask = builder.bitcast(builder.and_(above, below), ir.IntType(x.lanes))
         return builder.icmp_unsigned("==", mask, ir.Constant(ir.IntType(x.lanes), -1))
@@ -262,20 +324,20 @@ C2, C3, C4, C5, C6 = (np.float32(c) for c in (0.5, 0.16666577, 0.0416665547, 0.0
 
 @compiled
 def exp(x: Any) -> Any:
-    """eˣ of eight float32 x <= 88, to within 2 units in the last place; 1.2e-38 below −87.3; NaN stays NaN.
+    """eˣ of float32 x <= 88, to within 2 units in the last place; 1.2e-38 below −87.3; NaN stays NaN.
 
     x = n ln 2 + f with |f| <= ln 2 / 2, and eᶠ is a polynomial with an error of 1e-08.
     """
-    shift = splat8(SHIFT)
-    clamped = larger(splat8(EXP_MIN), x)
-    shifted = clamped * splat8(LOG2_E) + shift
+    shift = alike(x, SHIFT)
+    clamped = larger(alike(x, EXP_MIN), x)
+    shifted = clamped * alike(x, LOG2_E) + shift
     n = shifted - shift
-    f = clamped - n * splat8(LN2_HIGH) - n * splat8(LN2_LOW)
-    series = f * splat8(C6) + splat8(C5)
-    series = series * f + splat8(C4)
-    series = series * f + splat8(C3)
-    series = series * f + splat8(C2)
-    one = splat8(np.float32(1.0))
+    f = clamped - n * alike(x, LN2_HIGH) - n * alike(x, LN2_LOW)
+    series = f * alike(x, C6) + alike(x, C5)
+    series = series * f + alike(x, C4)
+    series = series * f + alike(x, C3)
+    series = series * f + alike(x, C2)
+    one = alike(x, np.float32(1.0))
     series = (series * f + one) * f + one
     return series * _power_of_two(shifted)
 

@@ -29,11 +29,12 @@ from nystream.stream.cpu.memory import (
     pointer_to,
     row,
     same_at,
+    wide_block_at,
 )
 from nystream.stream.cpu.path import path
 from nystream.stream.cpu.plan import BLOCK, FULL, Features
 from nystream.stream.cpu.rows import add, copy, finite, gelu, layer_norm, relu, scale
-from nystream.stream.cpu.simd import INNER, apart, cached, compiled, merged
+from nystream.stream.cpu.simd import INNER, cached, compiled
 from nystream.stream.cpu.weights import BFloat16, Float32, Int8, dense
 
 BLOCK_BYTES = BLOCK.itemsize
@@ -59,6 +60,7 @@ class Work(NamedTuple):
     kind: Any  # of the weights of dense layers
     attentions: Any  # kinds of attention
     rings: Any  # a pointer of their type
+    block: Any  # the plan of the first block; its type tells how wide vectors are
     scratch: Scratch
 
 
@@ -89,7 +91,6 @@ def _choose_paths(features: Any, plan: Any, w: Any, batch: Any, work: Any, rows:
 @compiled
 def _embed(plan: Any, w: Any, batch: Batch, x: Any, work: Work) -> None:
     """Write the embeddings of the tokens to work.x."""
-    apart()
     inputs, r, width, out = plan.input_dim, plan.update_size, plan.embed_dim, work.x
     rows = (batch.high - batch.low) * r
     tokens = x + batch.low * r * inputs
@@ -113,7 +114,7 @@ def _norm(plan: Any, weight: Any, source: Rows, target: Rows, rows: int) -> None
         layer_norm(weight, plan.embed_dim, plan.norm_eps, row(source, i), row(target, i))
 
 
-@merged
+@compiled
 def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
     """Replace the rows of work.x by the output of a block."""
     r, x, branch, wide = plan.update_size, work.x, work.branch, work.wide
@@ -155,14 +156,14 @@ def _block(plan: Any, block: Any, w: Any, batch: Batch, work: Work) -> None:
         _norm(plan, w + block.norm2_at, x, x, rows)
 
 
-@merged
+@compiled
 def _run(plan: Any, w: Any, batch: Batch, work: Work, x: Any, y: Any) -> None:
     """Read the tokens of a batch from x, and write their outputs to y."""
     r, outputs, hidden, wide = plan.update_size, plan.output_dim, work.x, work.wide
     rows = (batch.high - batch.low) * r
     _embed(plan, w, batch, x, work)
     for index in range(plan.depth):
-        _block(plan, block_at(plan.blocks + index * BLOCK_BYTES), w, batch, work)
+        _block(plan, same_at(work.block, plan.blocks + index * BLOCK_BYTES), w, batch, work)
     if plan.has_norm == 1:
         _norm(plan, w + plan.norm_at, hidden, hidden, rows)
     out = y + batch.low * r * outputs
@@ -206,7 +207,7 @@ def entries(features: Features) -> Entries:
     digest = DIGEST
     bfloat16, int8, halves = features.weights == "bfloat16", features.weights == "int8", features.rings == "bfloat16"
     fixed, continual, full = (features.attentions == kind for kind in ("fixed", "continual", "full"))
-    has_path = features.path
+    has_path, sixteen = features.path, features.wide
 
     @cached
     def push(plan_at: int, room: int, times: int, addresses: Any, low: int, high: int, x: Any, y: Any) -> bool:
@@ -238,6 +239,7 @@ def entries(features: Features) -> Entries:
             BFloat16(inputs) if bfloat16 else (Int8(inputs) if int8 else Float32(inputs)),
             Fixed(0) if fixed else (Continual(0) if continual else (Full(0) if full else Mixed(0))),
             halves_at(room) if halves else floats_at(room),
+            wide_block_at(plan.blocks) if sixteen else block_at(plan.blocks),
             scratch,
         )
         w, batch = floats_at(plan.weights), Batch(addresses, low, high)
@@ -249,11 +251,12 @@ def entries(features: Features) -> Entries:
     def rebuild(plan_at: int, room: int, address: int) -> None:
         """Compute everything that follows from the rings of a state."""
         plan, time, s = model_at(plan_at), ints_at(address)[0], floats_at(address)
+        first = wide_block_at(plan.blocks) if sixteen else block_at(plan.blocks)
         rings = halves_at(address) if halves else floats_at(address)
         if len(digest) == 0 or full or time == 0:
             return
         for index in range(plan.depth):
-            block = block_at(plan.blocks + index * BLOCK_BYTES)
+            block = same_at(first, plan.blocks + index * BLOCK_BYTES)
             if block.kind != FULL:
                 newest, scratch = time // plan.update_size - 1, floats_at(room + 8 * plan.scratch_doubles)
                 sliding.rebuild(block, s, rings + block.values_at, newest, 0, block.landmarks, scratch)
