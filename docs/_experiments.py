@@ -207,6 +207,21 @@ def narrow() -> str:
     )
 
 
+def compiling() -> str:
+    """How long the first pool takes, by kind of model."""
+    record = results("compile")
+    rows = [
+        [one["model"], f"{one['seconds']:.1f} s", f"{one['llvm']:.1f} s", f"{one['cached']:.1f} s"]
+        for one in record["models"]
+    ]
+    return "\n\n".join(
+        [
+            f"From torch and nystream imported to the first output of a pool, one block ({source(record)}):",
+            table(["model", "first pool", "of it LLVM", "kernels in the cache"], rows),
+        ]
+    )
+
+
 def _model(one: Any) -> str:
     cell = one["model"]
     blocks = "one block" if cell["layers"] == 1 else f"{cell['layers']} {cell['stack']} blocks"

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from _experiments import cells, durations, narrow, own_data, own_folders, own_series, search
+from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _quiet import quiet
 from _source import ROOT, results, source, table, us
 
@@ -274,6 +274,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "pool": pool,
     "bench": bench,
     "narrow": narrow,
+    "compiling": compiling,
 }
 
 
