@@ -25,22 +25,32 @@ from _common import write_results
 import nystream as ns
 
 MODELS: dict[str, dict[str, Any]] = {
-    "fixed landmarks": {"variant": "co-fixed-single"},
-    "fixed landmarks, weights in int8": {"variant": "co-fixed-single", "weights": "int8"},
-    "continual landmarks": {"variant": "co-cont-single"},
-    "full attention": {"variant": "co-full-single"},
+    "fixed landmarks": {"variants": ["co-fixed-single"]},
+    "fixed landmarks, weights in int8": {"variants": ["co-fixed-single"], "weights": "int8"},
+    "continual landmarks": {"variants": ["co-cont-single"]},
+    "full attention": {"variants": ["co-full-single"]},
+    "a block of each kind, linear path": {
+        "variants": ["co-full-single", "co-cont-single", "co-fixed-single"],
+        "linear": ns.LinearConfig(segments=(1, 1, 3), embedded=True),
+    },
 }
 RUNS = 3
 
 
-def first_pool(variant: str, record: bool, **options: Any) -> float:
+def first_pool(variants: list[str], record: bool, linear: ns.LinearConfig | None = None, **options: Any) -> float:
     """Seconds until a pool has taken its first token, or, with `record`, those of them that LLVM takes."""
     torch.manual_seed(0)
-    landmarks = {} if variant == "co-full-single" else {"landmarks": 4}
-    attention = ns.AttentionConfig(variant, embed_dim=192, num_heads=16, window=120, **landmarks)
-    model = ns.StreamModel(ns.ModelConfig(input_dim=128, output_dim=10, attention=attention)).eval()
-    if attention.fixed:
-        ns.fit_landmarks(model, [torch.randn(4, 300, 128)])
+    blocks = tuple(
+        ns.AttentionConfig(variant, 192, 16, 120, landmarks=None if variant == "co-full-single" else 4)
+        for variant in variants
+    )
+    config = ns.ModelConfig(
+        input_dim=128, output_dim=10, attention=blocks, layers=len(blocks), stack="deep", linear=linear
+    )
+    model = ns.StreamModel(config).eval()
+    for layer, attention in enumerate(blocks):
+        if attention.fixed:
+            ns.fit_landmarks(model, [torch.randn(4, 300, 128)], layer=layer)
     start = time.perf_counter()
     with llvm_calls() if record else nullcontext() as calls:
         pool = ns.StreamPool(model, backend="numba", **options)

@@ -7,6 +7,7 @@ import torch
 
 import nystream as ns
 from nystream import variants
+from nystream.stream.cpu.pack import packed
 
 # (window, landmarks, update_size)
 SIZES = ((1, 1, 1), (120, 4, 1), (64, 16, 4), (301, 7, 1))
@@ -40,7 +41,7 @@ def test_memory_grows_with_the_window_though_work_does_not():
     assert ns.costs.flops("co-fixed-single", 1024, 512, 16) == ns.costs.flops("co-fixed-single", 16384, 512, 16)
 
 
-@pytest.mark.parametrize(("width", "heads"), [(192, 16), (24, 4), (24, 3), (30, 6), (7, 1)])
+@pytest.mark.parametrize(("width", "heads"), [(192, 16), (24, 4), (24, 3), (30, 6), (7, 1), (256, 8), (512, 8)])
 @pytest.mark.parametrize("variant", [v for v in ns.VARIANTS if variants.get(v).single])
 def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads):
     for window, landmarks, update_size in SIZES:
@@ -48,8 +49,24 @@ def test_bytes_of_a_stream_in_a_compiled_pool(variant, width, heads):
         attn = ns.MultiheadAttention(cfg)
         if cfg.fixed:
             attn.set_landmarks(*torch.randn(2, heads, landmarks, width // heads))
-        expected = ns.costs.pool_bytes(variant, window, width, landmarks, heads, update_size=update_size)
-        assert ns.StreamPool(attn, 1, "numba").bytes_per_stream == expected, cfg
+        for dtype in ("float32", "bfloat16"):
+            expected = ns.costs.pool_bytes(
+                variant, window, width, landmarks, heads, update_size=update_size, ring_dtype=dtype
+            )
+            assert 4 * packed(attn, rings=dtype).plan.state_size == expected, (cfg, dtype)
+        assert ns.StreamPool(attn, 1, "numba", ring_dtype="bfloat16").bytes_per_stream == expected, cfg
+
+
+@pytest.mark.parametrize(
+    ("sizes", "step", "wide", "narrow"),
+    [((120, 192, 4, 16), 122_888, 146_496, 100_416), ((64, 1024, 16, 8), 294_920, 373_824, 242_752)],
+    ids=["GTZAN", "THUMOS14"],
+)
+def test_the_sizes_of_the_paper(sizes, step, wide, narrow):
+    """`model.step` keeps no partial sums for such short windows."""
+    assert ns.costs.state_bytes("co-fixed-single", *sizes) == step
+    assert ns.costs.pool_bytes("co-fixed-single", *sizes) == wide
+    assert ns.costs.pool_bytes("co-fixed-single", *sizes, ring_dtype="bfloat16") == narrow
 
 
 def test_a_compiled_pool_keeps_what_the_formula_says():
@@ -71,3 +88,5 @@ def test_totals_take_less_memory_than_half_of_the_rings():
 def test_only_kernels_have_a_pool():
     with pytest.raises(ValueError, match="'full' has no kernel"):
         ns.costs.pool_bytes("full", 10, 8)
+    with pytest.raises(ValueError, match="ring_dtype must be one of float32, bfloat16, got 'float16'"):
+        ns.costs.pool_bytes("co-full-single", 10, 8, ring_dtype="float16")

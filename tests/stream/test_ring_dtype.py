@@ -14,9 +14,9 @@ TOLERANCE = 0.01
 
 def attention(variant="co-fixed-single", **options):
     torch.manual_seed(0)
-    sizes = {"embed_dim": 24, "num_heads": 3, "window": 40} | options
-    landmarks = None if variant == "co-full-single" else sizes.pop("landmarks", 5)
-    attn = ns.MultiheadAttention(ns.AttentionConfig(variant, landmarks=landmarks, pinv="ridge", **sizes)).eval()
+    sizes = {"embed_dim": 24, "num_heads": 3, "window": 40, "landmarks": 5} | options
+    landmarks = None if variant == "co-full-single" else sizes["landmarks"]
+    attn = ns.MultiheadAttention(ns.AttentionConfig(variant, pinv="ridge", **sizes | {"landmarks": landmarks})).eval()
     if attn.config.fixed:
         shape = (attn.config.num_heads, landmarks, attn.config.head_dim)
         attn.set_landmarks(torch.randn(shape), torch.randn(shape))
@@ -40,6 +40,7 @@ def test_outputs_are_close_and_rings_take_half_the_memory(variant, update_size, 
     rings = (1 if variant == "co-fixed-single" else 2) * 40 * 24
     assert wide.bytes_per_stream - narrow.bytes_per_stream == 2 * rings
     assert (wide.ring_dtype, narrow.ring_dtype) == ("float32", "bfloat16")
+    assert "ring_dtype='bfloat16'" in repr(narrow)
 
 
 def test_values_that_bfloat16_can_represent_lose_nothing(tokens):
@@ -76,8 +77,11 @@ def test_snapshots_move_between_rings(variant, tokens):
         np.testing.assert_allclose(wide.push(elsewhere, token), y, rtol=0, atol=TOLERANCE)
 
 
-def test_a_restored_stream_continues_with_the_same_bits(tokens):
-    pool, x = ns.StreamPool(attention(window=130, landmarks=8, decay=True)), tokens(400, 24)
+@pytest.mark.parametrize("ring_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("variant", ["co-fixed-single", "co-full-single"])
+def test_a_restored_stream_continues_with_the_same_bits(variant, ring_dtype, tokens):
+    attn, x = attention(variant, window=130, landmarks=8, decay=True), tokens(400, 24)
+    pool = ns.StreamPool(attn, ring_dtype=ring_dtype)
     sid, other = pool.open(), pool.open()
     for t, token in enumerate(x):
         if t % 37 == 26:

@@ -123,10 +123,18 @@ def test_bytes_that_a_step_reads():
     assert sizes["int8"] - rest == 2 * 2 * 64 * 64 + 2 * 64 * 64 + 4 * (2 * 64 + 3 * 2 * 64)
 
 
-@pytest.mark.parametrize("weights", ["float16", "int4", "", None, torch.int8])
-def test_unknown_weights_are_refused(build, weights):
-    with pytest.raises(ValueError, match=r"weights=.* must be one of 'float32', 'bfloat16', 'int8'"):
-        ns.StreamPool(build(), weights=weights)
+@pytest.mark.parametrize("value", ["float16", "int4", "", None, torch.int8, ["int8"], np.array(["int8", "int8"])])
+@pytest.mark.parametrize(
+    ("argument", "known"),
+    [
+        ("weights", "'float32', 'bfloat16', 'int8'"),
+        ("ring_dtype", "'float32', 'bfloat16'"),
+        ("backend", "'auto', 'numba', 'torch'"),
+    ],
+)
+def test_unknown_options_are_refused(build, argument, known, value):
+    with pytest.raises(ValueError, match=f"{argument}=.* does not exist; it must be one of {known}$"):
+        ns.StreamPool(build(), **{argument: value})
 
 
 @pytest.mark.parametrize("weights", TOLERANCE)
@@ -141,3 +149,23 @@ def test_weights_that_need_the_compiled_backend_are_refused_without_it(build, we
     ):
         with pytest.raises(ValueError, match=f"{words}{why}.*; use weights='float32'"):
             ns.StreamPool(recomputing, backend=backend, weights=weights)
+
+
+def test_the_advice_in_a_refusal_works(build):
+    double, asked = build(dtype=torch.float64), {"weights": "int8", "ring_dtype": "bfloat16"}
+    advice = "use weights='float32' and ring_dtype='float32'"
+    for backend, also in (("numba", " and backend='torch'"), ("auto", ""), ("torch", "")):
+        with pytest.raises(ValueError, match=f"^weights='int8' and ring_dtype='bfloat16' need .*; {advice}{also},"):
+            ns.StreamPool(double, backend=backend, **asked)
+        usable = ns.StreamPool(double, 1, backend="torch" if also else backend, weights="float32", ring_dtype="float32")
+        assert usable.backend == "torch"
+
+
+def test_work_is_counted_in_multiplications(build):
+    """Whether a batch is divided among threads does not depend on how many numbers fit into a word."""
+    counts = {ns.StreamPool(build(), 1, weights=weights)._backend._multiplications for weights in (
+        "float32", "bfloat16", "int8")}  # fmt: skip
+    assert len(counts) == 1
+    config = ns.AttentionConfig("co-full-single", embed_dim=64, num_heads=8, window=10, update_size=2)
+    pool = ns.StreamPool(ns.MultiheadAttention(config).eval(), 1, weights="int8")
+    assert pool._backend._multiplications == 2 * 4 * 64 * 64

@@ -20,8 +20,8 @@ def ratio(value: float | None) -> str:
 
 
 def three(number: float) -> str:
-    """About three digits."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    """Three digits."""
+    return f"{float(f'{number:.3g}'):,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def rate(per_second: float) -> str:

@@ -78,14 +78,23 @@ def state_bytes(
     return layers * block if deep else block + n * d * token_bytes
 
 
-def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 1, *, update_size: int = 1) -> int:
+def pool_bytes(
+    variant: str,
+    n: int,
+    d: int,
+    m: int | None = None,
+    heads: int = 1,
+    *,
+    update_size: int = 1,
+    ring_dtype: str = "float32",
+) -> int:
     """Return the bytes of one block of one stream in a pool with `backend="numba"`.
 
-    The numbers are those of `state_bytes` in float32 with `form="partials"`, with one partial sum less, and h m (L + 2)
-    numbers for the weights of the L tokens that are edges of a landmark. Every array starts at a cache line; if d is a
-    multiple of 256, so that rows of tokens would share a few sets of the cache, these have one cache line more. Heads
-    are padded to tiles of T = lcm(h, 8) lanes: d becomes the next multiple of T, and h becomes T. With 8 or 16 heads
-    neither changes.
+    The numbers are those of `state_bytes` with `form="partials"`, with one partial sum less, and h m L numbers for the
+    weights of the L tokens that are edges of a landmark. All are float32, but tokens have the `ring_dtype` of the pool.
+    Every array starts at a cache line; if a row of tokens has a multiple of 1,024 bytes, so that rows would share a few
+    sets of the cache, each has one cache line more. Heads are padded to tiles of T = lcm(h, 8) lanes: d becomes the
+    next multiple of T, and h becomes T. With 8 or 16 heads neither changes.
 
     Example:
         >>> import nystream as ns
@@ -101,9 +110,12 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
         supported = ", ".join(name for name in variants.names() if variants.get(name).kernel)
         raise ValueError(f"variant {variant!r} has no kernel; the variants with a kernel are {supported}")
     n, d, landmarks = check_arguments(variant, n, d, m)
+    if ring_dtype not in _PER_WORD:
+        raise ValueError(f"ring_dtype must be one of {', '.join(_PER_WORD)}, got {ring_dtype!r}")
     tile = math.lcm(heads, 8)
     d = -(-d // tile) * tile
-    ring = n * (d + (_CACHE_LINE if d % 256 == 0 else 0))
+    words = d // _PER_WORD[ring_dtype]  # of a row of tokens
+    ring = n * (words + (_CACHE_LINE if words % 256 == 0 else 0))
     arrays = [ring] if kernel == "fixed" else [ring, ring]
     if kernel != "full":
         window = Sizes(n, d, landmarks, heads, "partials", update_size).cut
@@ -115,6 +127,7 @@ def pool_bytes(variant: str, n: int, d: int, m: int | None = None, heads: int = 
 
 
 _CACHE_LINE = 16  # float32 numbers
+_PER_WORD = {"float32": 1, "bfloat16": 2}  # numbers in the memory of a float32
 
 
 def padded(size: int) -> int:

@@ -6,7 +6,8 @@ overwritten, all its tokens are in the window: the new ones, and the old ones th
     window  =  the tokens of that block, the edges  +  one partial sum over everything else, the middle
 
 The middle stays the same for a whole block. Then it is summed again, without the next block. Landmarks do not do this
-all at once: each begins its blocks a little after the one before, so that every step has about the same work.
+all at once: each begins its blocks a little after the one before, so that these sums are spread over the steps. The
+kernels let four landmarks begin together (`nystream.stream.cpu.sliding`).
 
 To keep that sum short, its far parts are taken from totals. A tier is a division of the ring into larger blocks, each
 with a total; tier 2 divides the blocks of tier 1, and so on. The middle of a landmark whose edges lie in one or two
@@ -62,11 +63,10 @@ class Cut(NamedTuple):
         """The number of groups in the longest block of a tier."""
         return int(np.diff(self.bounds(tier)).max())
 
-    def begins(self, landmarks: int, together: int = 1) -> Array:
-        """[blocks, m]: where every landmark begins its blocks; `together` of them begin at the same time."""
+    def begins(self, landmarks: int) -> Array:
+        """[blocks, m]: where every landmark begins its blocks."""
         bounds = starts(self.groups, self.blocks)
-        turn = np.arange(landmarks) // together * together
-        return bounds[:-1, None] + turn * np.diff(bounds)[:, None] // landmarks
+        return bounds[:-1, None] + np.arange(landmarks) * np.diff(bounds)[:, None] // landmarks
 
     def events(self, landmarks: int) -> Events:
         """All events, in the order of the ring."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import fmean, median
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from nystream.lab.bench.contenders import FAMILIES, Pooled
+from nystream.lab.bench.alone import LARGE, NUM_TOKENS, Compiled
+from nystream.lab.bench.contenders import FAMILIES, Contender, Pooled
 from nystream.lab.bench.settings import BenchSettings, Part, target
-from nystream.lab.bench.sizes import build_model, tokens, twin
+from nystream.lab.bench.sizes import build_attention, build_model, tokens, twin
 from nystream.lab.bench.timing import BLOCK_SECONDS, TimedCall, collect
 from nystream.progress import Advance
 
@@ -21,32 +24,41 @@ def phases(settings: BenchSettings, advance: Advance) -> Part:
     """The median step at every phase of the window's cycle, with fixed and with continual landmarks.
 
     The sums of a window have a cycle of 2n steps. A single slow step is due to the machine, a slow phase is due to the
-    algorithm: so each phase is timed once per cycle, and medians over the cycles are compared.
+    algorithm: so each phase is timed once per cycle, and medians over the cycles are compared. For the compiled
+    attention alone, with fixed landmarks, also in a window of 16,384.
     """
     sizes, rows, backend = settings.sizes, [], ""
-    cycle = 2 * sizes.window
-    cycles = max(5, min(settings.rounds, CYCLE_STEPS // cycle))
     base = build_model(sizes, settings.seed)
     for variant in ("co-fixed-single", "co-cont-single"):
         pool = Pooled(twin(base, sizes, variant), settings.backend)
-        backend = pool.backend
-        turns = collect({pool.name: pool.job(tokens(cycle, sizes.input_dim, settings.seed))}, cycles, cycle)[pool.name]
-        medians = [median(seconds) * 1e6 for seconds in zip(*turns, strict=True)]
-        middle, slowest = median(medians), max(medians)
-        rows.append(
-            {
-                "name": FAMILIES[variant],
-                "cycles": cycles,
-                "median_microseconds": middle,
-                "slowest_microseconds": slowest,
-                "slowest_phase": medians.index(slowest),
-                "slowest_over_median": slowest / middle,
-            }
-        )
+        backend, feed = pool.backend, tokens(2 * sizes.window, sizes.input_dim, settings.seed)
+        rows.append({"name": FAMILIES[variant], **_phases(pool, feed, sizes.window, settings)})
         advance(settings.rounds // 2)
+    if backend == "numba":
+        for alone in (sizes, LARGE):
+            kernel = Compiled(build_attention(alone, settings.seed))
+            feed = tokens(NUM_TOKENS, 3 * alone.embed_dim, settings.seed).unflatten(1, (3, -1))
+            rows.append({"name": f"attention, n = {alone.window:,}", **_phases(kernel, feed, alone.window, settings)})
     goal = target("slowest phase against the median, fixed landmarks", rows[0]["slowest_over_median"], 2, False)
     targets = [goal] if settings.has_targets and backend == "numba" else []
-    return {"backend": backend, "cycle": cycle, "rows": rows}, targets
+    return {"backend": backend, "cycle": 2 * sizes.window, "rows": rows}, targets
+
+
+def _phases(contender: Contender, feed: Tensor, window: int, settings: BenchSettings) -> dict[str, Any]:
+    """The median, mean and slowest of the phases of a window."""
+    cycle = 2 * window
+    cycles = max(5, min(settings.rounds, CYCLE_STEPS // cycle))
+    turns = collect({contender.name: contender.job(feed)}, cycles, cycle)[contender.name]
+    medians = [median(seconds) * 1e6 for seconds in zip(*turns, strict=True)]
+    middle, slowest = median(medians), max(medians)
+    return {
+        "cycles": cycles,
+        "median_microseconds": middle,
+        "mean_microseconds": fmean(medians),
+        "slowest_microseconds": slowest,
+        "slowest_phase": medians.index(slowest),
+        "slowest_over_median": slowest / middle,
+    }
 
 
 def overhead(settings: BenchSettings, advance: Advance) -> Part:

@@ -71,14 +71,18 @@ def choose(
         ("ring_dtype", ring_dtype, RING_DTYPES),
         ("backend", name, ("auto", *NAMES)),
     ):
-        if value not in known:
-            raise ValueError(f"{argument}={value!r} does not exist; it must be one of {', '.join(map(repr, known))}")
+        if not isinstance(value, str) or value not in known:
+            options = ", ".join(map(repr, known))
+            raise ValueError(f"{argument}={value!r:.80} does not exist; it must be one of {options}")
     why = unsupported(model)
-    for argument, value in (("weights", weights), ("ring_dtype", ring_dtype)):
-        if value != "float32" and (name == "torch" or why is not None):
-            reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
-            remedy = "backend='numba'" if why is None else f"{argument}='float32', which keeps those of the model"
-            raise ValueError(f"{argument}={value!r} needs the compiled backend, but {reason}; use {remedy}")
+    light = {key: value for key, value in (("weights", weights), ("ring_dtype", ring_dtype)) if value != "float32"}
+    if light and (name == "torch" or why is not None):
+        asked = " and ".join(f"{key}={value!r}" for key, value in light.items())
+        reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
+        usual = [f"{key}='float32'" for key in light] + (["backend='torch'"] if name == "numba" else [])
+        remedy = "backend='numba'" if why is None else f"{' and '.join(usual)}, which keeps the dtype of the model"
+        need = "needs" if len(light) == 1 else "need"
+        raise ValueError(f"{asked} {need} the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         name = "numba" if why is None else "torch"
     elif name == "numba" and why is not None:

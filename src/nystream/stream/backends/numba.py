@@ -57,6 +57,7 @@ class NumbaBackend:
             self._like = model.init_state(1)
             exchange.write(self._fresh, self._packed, self._like)
         self.bytes_per_stream, self.weight_bytes = self._fresh.nbytes, self._packed.weight_bytes
+        self._multiplications = self._packed.multiplications
         self.spoiled: set[int] = set()
         self._spare: list[Array] = []
         self._blocks: dict[int, Array] = {}
@@ -86,7 +87,7 @@ class NumbaBackend:
         x, y, total = x.reshape(-1), y.reshape(-1), len(slots)
         if not step.all_finite(x):
             return False
-        threads = 1 if total * self._packed.weights.size < MIN_PARALLEL_WORK else self.threads
+        threads = 1 if total * self._multiplications < MIN_PARALLEL_WORK else self.threads
         share = min(STREAMS_PER_CHUNK, -(-total // (4 * threads)) * 4)
         chunks = range(0, total, share)
         addresses, workers = self._addresses[slots], self._with_rooms(min(threads, len(chunks)))

@@ -50,6 +50,15 @@ class Packed(NamedTuple):
         """Bytes of weights that a step reads: all of them, but only one of the positions."""
         return int(self.weights.nbytes) - 4 * max(self.plan.positions - 1, 0) * self.plan.embed_dim
 
+    @property
+    def multiplications(self) -> int:
+        """Multiplications of weights in one step of one stream."""
+        plan = self.plan
+        layers = [plan.input_proj, plan.head, plan.path_embed]
+        layers += [layer for b in self.blocks for layer in (b.qkv, b.out, b.linear1, b.linear2)]
+        dense = sum(layer.inputs * layer.panels * PANEL for layer in layers)
+        return plan.update_size * (dense + plan.has_path * plan.path_features * plan.output_dim)
+
     def room(self, rows: int) -> Array:
         """Scratch memory to step `rows` tokens at once."""
         widths = 2 * (self.plan.stride + self.plan.wide_stride) + self.plan.path_stride + self.plan.integers_stride

@@ -5,12 +5,16 @@ the weighted sums u of values, [m, width]. Slot 0 is the middle; then come the t
 
 When a landmark begins a new block, its row of the middle is summed from the tokens and totals around the block; in the
 step before, its row of the total of a tier's block, if that has been completed since the last time. A row is summed in
-one pass. Four landmarks begin together, so that they share each load of the values.
+one pass. Four landmarks begin together, so that they share each load of the values. That makes a step cheaper on
+average, and the steps in which they begin dearer: one landmark at a time would be more even, and slower.
 
 The edges of a landmark stay the same for a block, except for the one new token of a step. So the weights of edges are
 kept: exp(logit − c), where c is the largest logit of the middle. While an outlier is an edge, they may overflow; then,
-and before there is a middle, all weights are computed at every step, relative to the largest logit of the window. What
-a stream says depends on its rings alone, so a restored stream continues with the same bits.
+and before there is a middle, all weights are computed at every step, relative to the largest logit of the window.
+
+With fixed landmarks, what a stream says depends on its rings alone, so a restored stream continues with the same bits.
+With continual landmarks, it agrees up to rounding: a renewed landmark is summed alone, but after a restore together
+with three others, which may add in another order.
 
 Decay (`nystream.ops.decay`): the logits of a partial are lowered by λ times their age at its end, the newest token in
 it. A part that is combined is lowered by λ times the tokens from its end to the end of the result.
