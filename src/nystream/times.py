@@ -15,6 +15,15 @@ from torch import Tensor
 LIMIT = 2**53
 
 
+def check_start(time: object, update_size: int) -> None:
+    """Raise if a stream cannot start at `time`."""
+    if isinstance(time, bool) or not isinstance(time, int):
+        raise TypeError(f"time={time!r} must be an int, got {type(time).__name__}")
+    if not 0 <= time <= LIMIT or time % update_size:
+        groups = f" and a multiple of update_size={update_size}" if update_size > 1 else ""
+        raise ValueError(f"time={time} must be between 0 and 2**53{groups}")
+
+
 def check(leaves: Iterable[tuple[str, Tensor]], config: object, source: str) -> None:
     """Raise if the leaves of a state, by name, include a time that no stream can have.
 

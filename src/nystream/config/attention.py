@@ -170,6 +170,11 @@ class AttentionConfig:
         return self.record.reach(self.window, self.landmarks)
 
     @property
+    def replay_length(self) -> int:
+        """Number of tokens, in whole groups, after which a stream that starts with nothing is like any other."""
+        return -(-self.receptive_field // self.update_size) * self.update_size
+
+    @property
     def form(self) -> str:
         """The implementation of the sliding window that `sums` selects."""
         return self.record.form(self.sums, self.window, self.update_size)

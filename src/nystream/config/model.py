@@ -156,6 +156,11 @@ class EncoderConfig:
             return r + sum(r * -(-cfg.receptive_field // r) - r for cfg in self.blocks)  # whole groups of r
         return self.blocks[0].receptive_field
 
+    @property
+    def replay_length(self) -> int:
+        """Number of tokens, in whole groups, after which a stream that starts with nothing is like any other."""
+        return -(-self.receptive_field // self.update_size) * self.update_size
+
     def to_dict(self) -> dict[str, Any]:
         configs = self.attention
         attention = tuple(cfg.to_dict() for cfg in configs) if isinstance(configs, tuple) else configs.to_dict()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import nystream.state as states
+from nystream import times
 from nystream.config import AttentionConfig
 from nystream.config.checks import MAX_SIZE
 from nystream.layers import checks
@@ -105,14 +106,21 @@ class MultiheadAttention(FixedLandmarks):
         y = self._output(out, lengths)
         return y if lengths is None else torch.where((lengths > 0)[:, None, None], y, 0.0)
 
-    def init_state(self, batch_size: int = 1) -> Any:
-        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
+    def init_state(self, batch_size: int = 1, *, time: int = 0) -> Any:
+        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first.
+
+        Args:
+            batch_size: The number of streams.
+            time: The number of tokens that the streams have read so far, but not kept: see `StreamModel.init_state`.
+        """
+        times.check_start(time, self.config.update_size)
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= MAX_SIZE:
             raise ValueError(f"batch_size={batch_size!r} must be an integer from 1 to {MAX_SIZE}")
         weight = self.q_proj.weight
         self._expected_state()  # created here rather than while a step is traced
         with full_precision(weight):
-            return self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
+            state = self._ops.init_state(self.config, batch_size, weight.dtype, weight.device)
+        return state._replace(time=torch.full_like(state.time, time)) if time else state
 
     def step(
         self, x: Tensor, state: Any, key: Tensor | None = None, value: Tensor | None = None, *, inplace: bool = False

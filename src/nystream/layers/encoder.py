@@ -120,13 +120,16 @@ class StreamEncoder(nn.Module):
             x = block(x, lengths)
         return self._finish(x, lengths)
 
-    def init_state(self, batch_size: int = 1) -> Any:
-        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
+    def init_state(self, batch_size: int = 1, *, time: int = 0) -> Any:
+        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first.
+
+        `time` is that of `StreamModel.init_state`.
+        """
         cfg = self.config
         if cfg.cascade:
-            return CascadeState(tuple(block.attention.init_state(batch_size) for block in self.blocks))
+            return CascadeState(tuple(block.attention.init_state(batch_size, time=time) for block in self.blocks))
         weight = self.blocks[0].linear1.weight
-        first = self.blocks[0].attention.init_state(batch_size)
+        first = self.blocks[0].attention.init_state(batch_size, time=time)
         inputs = torch.zeros(batch_size, cfg.window, cfg.embed_dim, dtype=weight.dtype, device=weight.device)
         return WindowState(inputs, first)
 

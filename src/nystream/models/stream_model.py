@@ -125,9 +125,23 @@ class StreamModel(
             y = keep_last(y, lengths)
         return y[:, 0] if self.config.update_size == 1 else y
 
-    def init_state(self, batch_size: int = 1) -> Any:
-        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first."""
-        encoder = self.encoder.init_state(batch_size)
+    @property
+    def replay_length(self) -> int:
+        """Number of tokens from which the state of a stream can be rebuilt: see `init_state`."""
+        return self.config.replay_length
+
+    def init_state(self, batch_size: int = 1, *, time: int = 0) -> Any:
+        """Return the state of `batch_size` new streams, a NamedTuple of tensors with the batch first.
+
+        Args:
+            batch_size: The number of streams.
+            time: The number of tokens that the streams have read so far, none of which is in the state. Positions and
+                renewals of landmarks depend on it. Outputs are meaningless until `replay_length` tokens have been read;
+                from then on, they are those of streams that have read all tokens, up to rounding. So a stream that has
+                read t tokens can be rebuilt from the last `replay_length` of them, starting at t − `replay_length`.
+                Not with `sums="subtract"`, whose errors never end.
+        """
+        encoder = self.encoder.init_state(batch_size, time=time)
         return ModelState(encoder, self.linear.init_ring(batch_size)) if self._looks_back else encoder
 
     def step(self, x: Tensor, state: Any, *, inplace: bool = False) -> tuple[Tensor, Any]:
