@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nystream.estimators import Classifier as Classifier
     from nystream.estimators import Detector as Detector
     from nystream.estimators import Forecaster as Forecaster
+    from nystream.export import OnnxStream, export_onnx
     from nystream.landmarks import fit_landmarks
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
@@ -31,6 +32,7 @@ else:
         "compat": ("continual", "from_torch"),
         "config": ("AttentionConfig", "EncoderConfig", "LinearConfig", "ModelConfig", "ModelInfo"),
         "estimators": ("Classifier", "Detector", "Forecaster"),
+        "export": ("OnnxStream", "export_onnx"),
         "landmarks": ("fit_landmarks",),
         "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
@@ -72,6 +74,7 @@ __all__ = [
     "ModelConfig",
     "ModelInfo",
     "MultiheadAttention",
+    "OnnxStream",
     "StreamEncoder",
     "StreamModel",
     "StreamPool",
@@ -79,6 +82,7 @@ __all__ = [
     "__version__",
     "continual",
     "costs",
+    "export_onnx",
     "fit_landmarks",
     "from_torch",
     "load_state",

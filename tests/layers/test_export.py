@@ -106,10 +106,10 @@ def test_compiled_forward(build, variant):
 
 @pytest.mark.parametrize("variant", ["co-full-retro", "co-cont-retro"])
 def test_compiled_retroactive_step(build, variant):
-    """These branch on values to save work, so they are captured in parts."""
+    """These branch on values to save work, but not while a graph is traced."""
     attn = build(variant, 4, 2, pinv_iters=1).requires_grad_(False)
     torch.compiler.reset()
-    step, state = torch.compile(attn.step, backend="eager"), attn.init_state(2)
+    step, state = torch.compile(attn.step, backend="eager", fullgraph=True), attn.init_state(2)
     eager = state
     for x in randn(7, 2, 8):
         out, state = step(x, state)

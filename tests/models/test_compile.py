@@ -20,7 +20,7 @@ GENERATED = "inductor" if shutil.which(os.environ.get("CXX", "c++")) else "aot_e
 # Operators of a graph in which Python has read a tensor's value, or a shape depends on one.
 READS_VALUES = ("aten.item", "aten._local_scalar_dense", "aten.nonzero", "aten._assert_scalar")
 
-# Retroactive blocks, and `steps` with continual landmarks, branch on values to save work: they are captured in parts.
+# `steps` with continual landmarks branches on values to save work: it is captured in parts.
 WHOLE = [
     ("full", 2, "paper", "step"),
     ("full", 2, "paper", "steps"),
@@ -29,6 +29,9 @@ WHOLE = [
     ("co-full-single", 1, "paper", "steps"),
     ("co-full-single", 2, "deep", "step"),
     ("co-full-single", 2, "deep", "forward"),
+    ("co-full-single", 2, "paper", "steps"),
+    ("co-full-single", 2, "paper", "step"),
+    ("co-cont-single", 2, "paper", "step"),
     ("co-cont-single", 1, "paper", "step"),
     ("co-cont-single", 2, "deep", "step"),
     ("co-cont-single", 2, "paper", "forward"),
@@ -39,7 +42,6 @@ WHOLE = [
     ("co-fixed-single", 3, "paper", "forward"),
 ]
 PARTS = [
-    ("co-full-single", 2, "paper", "steps"),
     ("co-cont-single", 1, "paper", "steps"),
 ]
 

@@ -35,7 +35,7 @@ class Bench:
         ",".join(PARTS),
         "Parts to measure: attention (alone, no projections), window (16,384 tokens against 128), model (all "
         "contenders, one stream), phases (of the window's cycle), quiet (slow steps, and why), streams (many at once), "
-        "overhead (of Python).",
+        "overhead (of Python), export (ONNX).",
         "LIST",
         "all",
     )

@@ -31,6 +31,8 @@ def blocks(record: dict[str, Any]) -> Iterator[Block]:
         yield _streams(record["streams"])
     if "overhead" in record:
         yield _overhead(record["overhead"])
+    if "export" in record:
+        yield from _export(record["export"], record["settings"]["sizes"])
     if record["targets"]:
         yield "Targets", _targets(record["targets"]), _target_notes(record["targets"])
 
@@ -100,17 +102,21 @@ def _model(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
 
 
 def _phases(figures: dict[str, Any]) -> Block:
-    table = new_table(("landmarks",), ("cycles", "median phase", "slowest phase", "ratio"))
+    table = new_table(("what",), ("cycles", "median phase", "mean", "slowest phase", "ratio"))
     for row in figures["rows"]:
         table.add_row(
             row["name"],
             f"{row['cycles']}",
             us(row["median_microseconds"]),
+            us(row["mean_microseconds"]),
             us(row["slowest_microseconds"]),
             ratio(row["slowest_over_median"]),
         )
-    title = f"Phases, µs: the pool's median step at each of {figures['cycle']:,} phases of the window"
-    return title, table, ["co-cont renews a landmark every n / m steps; such a step takes n d operations more."]
+    notes = ["co-cont renews a landmark every n / m steps; such a step takes n d operations more."]
+    if len(figures["rows"]) > 2:
+        notes.append("attention: alone, with fixed landmarks, of which four renew their sums in the same step.")
+    title = f"Phases, µs: the median step at every phase of the window ({figures['cycle']:,} in the pool)"
+    return title, table, notes
 
 
 def _streams(figures: dict[str, Any]) -> Block:
@@ -138,6 +144,29 @@ def _overhead(figures: dict[str, Any]) -> Block:
         table.add_row(row["name"], f"{row['median_microseconds']:.2f}")
     note = f"A push takes {figures['microseconds']:.2f} µs longer than the {figures['against']}."
     return "Overhead of Python in a step of the pool, µs", table, [note]
+
+
+def _export(figures: dict[str, Any], sizes: dict[str, int]) -> Iterator[Block]:
+    """The exported model beside others, and over two windows."""
+    table = new_table(("step",), ("error", "median", "p99", "ratio"))
+    for row in figures["rows"]:
+        error = "" if row["error"] is None else f"{row['error']:.0e}"
+        table.add_row(
+            row["name"], error, us(row["median_microseconds"]), us(row["p99_microseconds"]), ratio(row["ratio"])
+        )
+    notes = ["ratio: time relative to onnxruntime. One stream, one thread, states overwritten in place."]
+    if "skipped" in figures:
+        notes = [f"not available; {figures['skipped']}"]
+    title = f"Exported model, µs: n = {sizes['window']:,}, d = {sizes['embed_dim']}, fixed landmarks"
+    yield title, table, notes
+    if not figures["windows"]:
+        return
+    table = new_table((), ("n", "median", "p99", "ratio", "stream"))
+    for row in figures["windows"]:
+        cells = us(row["median_microseconds"]), us(row["p99_microseconds"]), ratio(row["ratio"])
+        table.add_row(f"{row['n']:,}", *cells, size(row["bytes_per_stream"]))
+    note = "A long window is divided into blocks of 32 tokens; a step that enters the next one takes longer."
+    yield "Exported model over two windows, µs", table, [note]
 
 
 def _targets(targets: Sequence[dict[str, Any]]) -> Table:

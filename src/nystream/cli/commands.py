@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # Options of `nystream` itself.
 OPTIONS = {
-    "--completion": "print a completion script for bash or zsh; see --completion --help",
+    "--completion": "print a completion script for bash or zsh",
     "--debug": "print a traceback instead of a one-line error",
     "--help": "print help",
     "--version": "print the version",
@@ -31,6 +31,7 @@ COMMANDS = {
     "eval": Command("eval", "Eval", "score a trained model on other data"),
     "fit-landmarks": Command("landmarks", "FitLandmarks", "give a trained model fixed landmarks"),
     "stream": Command("stream", "Stream", "follow a live source with a trained model"),
+    "export": Command("export", "Export", "write a trained model as ONNX, to run it anywhere"),
     "bench": Command("bench", "Bench", "measure the cost of a step on this machine"),
     "costs": Command("costs", "Costs", "count operations and memory of the nine variants"),
     "reproduce": Command("reproduce", "Reproduce", "train and score the models of the paper's tables"),

@@ -26,6 +26,7 @@ class FixedLandmarks(nn.Module):
     q_tilde: Tensor
     k_tilde: Tensor
     _pinv_cache: pinv_cache.PinvCache | None = None
+    _pinv_is_constant = False
 
     def _register_landmarks(self, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         """Register landmarks that are not set yet."""
@@ -74,6 +75,13 @@ class FixedLandmarks(nn.Module):
                 self.register_buffer(name, landmarks)
         self._update_pinv_cache()
 
+    def hold_landmarks(self) -> None:
+        """Never change the landmarks again: graphs that are traced from now on have Γ† as a constant."""
+        if isinstance(self.q_tilde, nn.Parameter) or isinstance(self.k_tilde, nn.Parameter):
+            self.learn_landmarks(False)
+        self.require_landmarks()  # which also updates the cache
+        self._pinv_is_constant = True
+
     def _fixed(self) -> Fixed | None:
         """Return the fixed landmarks and their Γ†, by the rules of `nystream.layers.pinv_cache`."""
         cfg = self.config
@@ -83,6 +91,8 @@ class FixedLandmarks(nn.Module):
         if tracing():
             if pinv_cache.known_unset(self._pinv_cache, q_tilde, k_tilde):
                 self._raise_unset()
+            if self._pinv_is_constant and self._pinv_cache is not None:
+                return Fixed(q_tilde, k_tilde, self._pinv_cache.gamma_pinv)
             return pinv_cache.in_graph(self._pinv_cache, q_tilde, k_tilde, cfg)
         if pinv_cache.learned(q_tilde, k_tilde):
             if not pinv_cache.finite(q_tilde, k_tilde):

@@ -27,7 +27,10 @@ def per_device(build: Callable[..., T]) -> Callable[..., T]:
         # The table must be made of ordinary tensors, whatever modes are active during the first call.
         with torch.inference_mode(False), torch.device("cpu"):
             columns = build(*sizes)
-            table_on_device: T = type(columns)(*(column.to(device) for column in columns))
+            # Copied: part of a larger tensor would be exported with all of it, and an axis of size 1 that comes from
+            # NumPy may have a stride of 0, which ExecuTorch rejects.
+            copies = (column.clone(memory_format=torch.contiguous_format).to(device) for column in columns)
+            table_on_device: T = type(columns)(*copies)
         if not torch.compiler.is_compiling() and all(type(column) is Tensor for column in table_on_device):
             cache[key] = table_on_device
         return table_on_device

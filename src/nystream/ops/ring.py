@@ -1,7 +1,8 @@
 """Rings of the last n tokens: token number t of a stream is in slot (t − 1) mod n.
 
 `ring` is [B, n, ...]. `time` [B] is the number of tokens that each row's stream has read, so rows may be at different
-phases. Groups of r tokens that arrive together never wrap around, because r divides n.
+phases. Groups of r tokens that arrive together never wrap around, because r divides n. Remainders are taken of numbers
+that are not negative: in ExecuTorch (1.5) the others have the sign of the dividend.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def write(ring: Tensor, time: Tensor, group: Tensor) -> None:
 def newest_first(ring: Tensor, time: Tensor) -> Tensor:
     """The ring from its newest to its oldest token; void slots come last."""
     n = ring.shape[1]
-    slots = (time[:, None] - 1 - torch.arange(n, device=time.device)) % n  # [B, n]
+    slots = (time[:, None] + n - 1 - torch.arange(n, device=time.device)) % n  # [B, n]
     return ring[rows(time)[:, None], slots]
 
 
@@ -48,7 +49,7 @@ def valid(time: Tensor, n: int) -> Tensor:
 
 def age(time: Tensor, n: int) -> Tensor:
     """[B, n]: how many tokens have come after the one in each slot."""
-    return (time[:, None] - 1 - torch.arange(n, device=time.device)) % n
+    return (time[:, None] + n - 1 - torch.arange(n, device=time.device)) % n
 
 
 def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, time: Tensor, void: float = 0.0) -> Tensor:

@@ -152,7 +152,7 @@ def push(
         token = torch.arange(r, device=time.device)[:, None]
         near = ring_logit.unflatten(1, (-1, r))[b[..., None, None], group[..., None, None], token, h, own[..., None]]
     if decay is not None:
-        age = (t.end[phase][..., None] - group) % groups
+        age = (t.end[phase][..., None] + groups - group) % groups
         near = near - (_within_group(decay, r) + _by_groups(decay, age, r).unsqueeze(-3))[..., 0]
     near = near.masked_fill(t.void[phase][..., None, None], -torch.inf).flatten(2, 3)  # [B, R, P r, H]
     largest = near.amax(2).clamp(min=FLOOR)  # [B, R, H]
@@ -205,7 +205,7 @@ def read(
     group = t.edge[place]  # [B, E]
     logit, value = (x.unflatten(1, (-1, r))[b, group] for x in (ring_logit, ring_value))  # [B, E, r, H, .]
     if decay is not None:
-        age = (place[:, None] - group) % groups
+        age = (place[:, None] + groups - group) % groups
         logit = logit - _within_group(decay, r) - _by_groups(decay, age, r).unsqueeze(-3)
     # All of these tokens are in the window, so no NaN among them needs to be hidden.
     logit, value = logit.masked_fill(t.other[place].unsqueeze(2), -torch.inf), value.to(logit.dtype)
@@ -262,9 +262,9 @@ def _rebuild_middle(logit: Tensor, value: Tensor, first: Tensor, last: Tensor, r
     """The middle of landmarks whose edges are the groups first ... last − 1 [B, R]."""
     groups = logit.shape[1]
     group = torch.arange(groups, device=logit.device)[:, None]
-    edge = (group - first[:, None]) % groups < (last - first)[:, None]  # [B, N, R]
+    edge = (group + groups - first[:, None]) % groups < (last - first)[:, None]  # [B, N, R]
     if decay is not None:
-        age = (first[:, None] - 1 - group) % groups
+        age = (first[:, None] + 2 * groups - 1 - group) % groups
         logit = logit - (r * age)[:, :, None, None] * decay[:, None]
     # A landmark's own edges must not reach its middle, not even as a NaN times zero: values that are not finite are
     # replaced by zero, and make the weights NaN instead.

@@ -8,22 +8,23 @@ import pytest
 from rich.console import Console
 
 from nystream.cli import bench_tables, screen
-from nystream.lab.bench import alone, plot, window
+from nystream.lab.bench import alone, exported, plot, pool, window
 from nystream.lab.bench.run import run
 from nystream.lab.bench.settings import PARTS, BenchSettings, target
 from nystream.lab.bench.sizes import ModelSizes
 
 TINY = ModelSizes(window=6, embed_dim=8, num_heads=2, landmarks=3, ff_dim=12, input_dim=5, output_dim=3)
+LARGE = ModelSizes(window=20, embed_dim=8, num_heads=2, landmarks=3, ff_dim=8)
 
 
 @pytest.fixture(scope="module")
 def record(kernel_in_torch):
     with pytest.MonkeyPatch.context() as patch:
-        large = ModelSizes(window=20, embed_dim=8, num_heads=2, landmarks=3, ff_dim=8)
         for module in (alone, window):
-            patch.setattr(module, "LARGE", large)
+            patch.setattr(module, "LARGE", LARGE)
         patch.setattr("nystream.stream.cpu.alone.AttentionKernel", kernel_in_torch)
-        patch.setattr(window, "WINDOWS", (8, 20))
+        for module in (window, exported):
+            patch.setattr(module, "WINDOWS", (8, 20))
         return run(BenchSettings(TINY, streams=(1, 3), rounds=8, threads=1, backend="torch"))
 
 
@@ -69,15 +70,35 @@ def test_streams_phases_window_and_overhead(record):
     assert [row["name"] for row in record["overhead"]["rows"]][:2] == ["pool.push", "kernel, called once"]
 
 
+def test_the_exported_model_beside_others(record):
+    names = [row["name"] for row in record["export"]["rows"]]
+    assert names == [f"nystream {how}, co-fixed" for how in ("torch", "pool")] + [
+        "onnxruntime",
+        "onnxruntime, int8",
+        "onnxruntime, GRU",
+    ]
+    assert all(row["median_microseconds"] > 0 for row in record["export"]["rows"])
+    assert [row["n"] for row in record["export"]["windows"]] == [8, 20]
+    assert all(size > 0 for size in record["export"]["file_bytes"].values())
+
+
 def test_targets_are_for_the_default_sizes(monkeypatch):
     """Compiled settings, so that only the sizes decide whether there are targets."""
+    monkeypatch.setattr(pool, "LARGE", LARGE)
     settings = BenchSettings(TINY, parts=("phases", "overhead", "model"), rounds=5, backend="numba", quick=True)
     record = run(settings)
     assert {part["backend"] for part in (record[name] for name in settings.parts)} == {"numba"}
     assert record["model"]["floor"]["reads"] == "the packed weights of the kernel"
     assert record["targets"] == []
     monkeypatch.setattr(BenchSettings, "has_targets", True)
-    assert len(run(dataclasses.replace(settings, parts=("phases", "overhead")))["targets"]) == 2
+    record = run(dataclasses.replace(settings, parts=("phases", "overhead")))
+    assert len(record["targets"]) == 2
+    assert [row["name"] for row in record["phases"]["rows"]][2:] == ["attention, n = 6", "attention, n = 20"]
+    for row in record["phases"]["rows"]:
+        assert 0 < row["mean_microseconds"] <= row["slowest_microseconds"]
+    console = Console(width=80, color_system=None, file=io.StringIO())
+    screen.print_blocks(console, bench_tables.blocks(record))
+    assert "four renew their sums in the same step" in " ".join(console.file.getvalue().split())
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -99,7 +120,7 @@ def test_the_tables_fit(record, width):
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "met a promise 7 x ≥ 6 x" in lines
     assert "MISSED another 3.5 µs ≤ 3 µs" in lines
-    assert sum(line.startswith("nystream pool, co-fixed") for line in lines) == 2
+    assert sum(line.startswith("nystream pool, co-fixed") for line in lines) == 3
 
 
 @pytest.mark.parametrize(("left_out", "ending"), [("", "png"), ("streams", "svg"), ("model", "pdf")])

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from nystream.lab.bench.alone import attention
+from nystream.lab.bench.exported import export
 from nystream.lab.bench.model import model
 from nystream.lab.bench.pool import overhead, phases
 from nystream.lab.bench.quiet import quiet
@@ -21,7 +22,7 @@ from nystream.lab.bench.window import window
 from nystream.progress import Advance, track
 
 RUNNERS: dict[str, Callable[[BenchSettings, Advance], Part]] = dict(
-    zip(PARTS, (attention, window, model, phases, quiet, streams, overhead), strict=True)
+    zip(PARTS, (attention, window, model, phases, quiet, streams, overhead, export), strict=True)
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nystream.lab.bench.sizes import ModelSizes
 
-PARTS = ("attention", "window", "model", "phases", "quiet", "streams", "overhead")
+PARTS = ("attention", "window", "model", "phases", "quiet", "streams", "overhead", "export")
 STREAMS = (1, 4, 16, 64, 256, 1024, 4096)
 
 Part = tuple[dict[str, Any], list[dict[str, Any]]]  # the figures of a part, as in the record, and its targets

@@ -5,11 +5,7 @@ Each takes and returns a NumPy array, like `StreamPool.push`, and keeps the stat
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nystream import extras
+from nystream.export.quiet import quiet
 from nystream.lab.rivals.recurrent import RecurrentModel, RecurrentState
 
 FORMS = ("cells", "operators")  # matrix products and activations, or the operators GRU and LSTM of ONNX
@@ -101,19 +98,5 @@ def _leaves(state: RecurrentState) -> list[Tensor]:
 
 
 def _export(graph: nn.Module, example: tuple[Tensor, ...], path: Path) -> None:
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         torch.onnx.export(graph.eval(), example, path, dynamo=True, verbose=False)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the exporter's own deprecation warnings, and what it logs about packages that it does not need."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

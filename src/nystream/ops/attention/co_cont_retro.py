@@ -19,7 +19,7 @@ from torch import Tensor
 from nystream.config import AttentionConfig
 from nystream.ops import gather, ring, window
 from nystream.ops.attention import co_cont_single, full, nystrom
-from nystream.ops.attention.co_cont_single import ContState, due, tilde
+from nystream.ops.attention.co_cont_single import ContState, due, maybe, tilde
 from nystream.ops.attention.common import Fixed, extend, gamma_pinv, low_rank, zero_void
 from nystream.ops.attention.full import RingState
 from nystream.ops.landmarks import schedule
@@ -75,8 +75,9 @@ def step(
     ring.write(state.ring_query, before, q.transpose(1, 2))
     ring.write(state.ring_beta, before, beta)
     ring.write(state.ring_weight, before, _normalized(beta, base.gamma_pinv))
-    _renew_rows(state, base, before, cfg)
-    state = ContRetroState(*base, *state[CONT_LEAVES:])
+    plan = schedule(cfg.window, cfg.m, cfg.update_size, device=before.device)
+    ring_beta, ring_weight = _renewed(state, base, due(before, plan, cfg), cfg)
+    state = ContRetroState(*base, state.ring_query, ring_beta, ring_weight)
     return _rows(state, sums, cfg, v.dtype), state
 
 
@@ -123,27 +124,45 @@ def _normalized(beta: Tensor, inverse: Tensor) -> Tensor:
     return (beta.softmax(-1).transpose(1, 2) @ inverse).transpose(1, 2).contiguous()
 
 
-def _renew_rows(state: ContRetroState, base: ContState, before: Tensor, cfg: AttentionConfig) -> None:
-    """Update columns of B and all rows of B_φ Γ†, in place, in the batch rows whose landmarks were renewed."""
-    plan = schedule(cfg.window, cfg.m, cfg.update_size, device=before.device)
-    some = due(before, plan, cfg).nonzero()[:, 0]
-    if not some.numel():
-        return
-    slots = plan.renewed[(before[some] // cfg.update_size) % plan.renewed.shape[0]]  # [b, R]
-    k_tilde = base.landmarks[some[:, None], slots, 1].transpose(1, 2)  # [b, H, R, D]
-    column = (accumulate(state.ring_query[some]).transpose(1, 2) @ k_tilde.mT * cfg.scale).transpose(1, 2)
-    beta = state.ring_beta[some].scatter(-1, slots[:, None, None, :].expand_as(column), column)
-    state.ring_beta.index_copy_(0, some, beta)
-    state.ring_weight.index_copy_(0, some, _normalized(beta, base.gamma_pinv[some]))
+def _renewed(state: ContRetroState, base: ContState, now: Tensor, cfg: AttentionConfig) -> tuple[Tensor, Tensor]:
+    """Logits and rows of B_φ Γ† with the columns of new landmarks, in the batch rows that `now` [B] marks."""
+    plan = schedule(cfg.window, cfg.m, cfg.update_size, device=now.device)
+
+    def renew(
+        ring_beta: Tensor, ring_query: Tensor, landmarks: Tensor, inverse: Tensor, time: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        slots = plan.renewed[((time - 1) // cfg.update_size) % plan.renewed.shape[0]]  # [B, R]
+        k_tilde = landmarks[ring.rows(time)[:, None], slots, 1].transpose(1, 2)  # [B, H, R, D]
+        column = (accumulate(ring_query).transpose(1, 2) @ k_tilde.mT * cfg.scale).transpose(1, 2)
+        beta = ring_beta.scatter(-1, slots[:, None, None, :].expand_as(column), column)
+        return beta, _normalized(beta, inverse)
+
+    beta, weight = state.ring_beta, state.ring_weight
+    read = (state.ring_query, base.landmarks, base.gamma_pinv, base.time)
+    if torch.compiler.is_compiling():
+
+        def renew_some(beta: Tensor, weight: Tensor, now: Tensor, *read: Tensor) -> tuple[Tensor, ...]:
+            pairs = zip(renew(beta, *read), (beta, weight), strict=True)
+            return tuple(torch.where(now[:, None, None, None], new, old) for new, old in pairs)
+
+        beta, weight = maybe(now.any(), renew_some, 2, (beta, weight, now, *read))
+        return beta, weight
+    some = now.nonzero()[:, 0]
+    if some.numel():
+        for leaf, new in zip((beta, weight), renew(*(x[some] for x in (beta, *read))), strict=True):
+            leaf.index_copy_(0, some, new)
+    return beta, weight
 
 
 def _rows(state: ContRetroState, sums: Tensor, cfg: AttentionConfig, dtype: torch.dtype) -> Tensor:
     """All rows, oldest first; exact attention until the window is full."""
     out = (ring.unroll(state.ring_weight, state.time).transpose(1, 2) @ sums).to(dtype)
-    filling = state.time < cfg.window
-    if bool(filling.any()):
-        rings = RingState(state.time, state.ring_query, state.ring_key, state.ring_value)
-        lengths = state.time.clamp(max=cfg.window)
-        early = full.forward(*full.window(rings), cfg, None, lengths)
-        out = torch.where(filling[:, None, None, None], early, out)
+
+    def warm_up(out: Tensor, *rings: Tensor) -> tuple[Tensor]:
+        time = rings[0]
+        early = full.forward(*full.window(RingState(*rings)), cfg, None, time.clamp(max=cfg.window))
+        return (torch.where((time < cfg.window)[:, None, None, None], early, out),)
+
+    rings = (state.time, state.ring_query, state.ring_key, state.ring_value)
+    (out,) = maybe((state.time < cfg.window).any(), warm_up, 1, (out, *rings))
     return zero_void(out, state.time.clamp(max=cfg.window))

@@ -98,7 +98,7 @@ def step(
         return (torch.where((time < cfg.window)[:, None, None, None], early, out),)
 
     rates = () if decay is None else (decay,)
-    (out,) = _maybe(filling.any(), warm_up, 1, (out, q, state.ring_key, state.ring_value, state.time, *rates))
+    (out,) = maybe(filling.any(), warm_up, 1, (out, q, state.ring_key, state.ring_value, state.time, *rates))
     return out, state
 
 
@@ -251,7 +251,7 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
                 for new, old in zip(renew(*x), x[: len(changed)], strict=True)
             )
 
-        leaves = _maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *read, *rates))
+        leaves = maybe(now.any(), partial(renew_some, now), len(changed), (*changed, *read, *rates))
         return state._replace(gamma_pinv=leaves[0], ring_logit=leaves[1], part_max=leaves[2], part_sum=leaves[3])
     some = now.nonzero()[:, 0]
     if some.numel():
@@ -260,7 +260,7 @@ def _renewed(state: ContState, now: Tensor, plan: Schedule, cfg: AttentionConfig
     return state
 
 
-def _maybe(condition: Tensor, then: Branch, count: int, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def maybe(condition: Tensor, then: Branch, count: int, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """`then(*operands)` if the condition holds, else the first `count` operands unchanged.
 
     A Python branch, or `torch.cond` while a graph is traced, where both branches must return the same memory layout.
@@ -274,4 +274,5 @@ def _maybe(condition: Tensor, then: Branch, count: int, operands: tuple[Tensor, 
     def skipped(*x: Tensor) -> tuple[Tensor, ...]:
         return tuple(y.clone(memory_format=torch.contiguous_format) for y in x[:count])
 
-    return torch.cond(condition, taken, skipped, operands)
+    # Copied, because ExecuTorch (1.5) lets a second condition overwrite the results of the first.
+    return tuple(y.clone() for y in torch.cond(condition, taken, skipped, operands))

@@ -29,6 +29,7 @@ from nystream.ops.attention.full import RingState
 from nystream.ops.partials import FLOOR
 from nystream.ops.precision import accumulate, accumulator
 from nystream.ops.timeline import Timeline
+from nystream.ops.tracing import tracing
 
 MIN_SHARE_OF_PEAK = 1 / 16
 
@@ -142,6 +143,8 @@ def _from_scratch(
     stale: Tensor, rings: RingState, reference: Tensor, sums: Tensor, peak: Tensor, cfg: AttentionConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sums, with the rows that `stale` [B, n, H] marks computed from the rings: 2 n d per row."""
+    if tracing():
+        return _where_stale(stale, rings, reference, sums, peak, cfg)
     b, slot, h = stale.nonzero(as_tuple=True)
     key, value = accumulate(rings.ring_key).transpose(1, 2), _columns(rings.ring_value)  # [B, H, n, .]
     query = accumulate(rings.ring_query[b, slot, h])  # [rows, D]
@@ -152,6 +155,26 @@ def _from_scratch(
         sums.index_put(index, new_sums),
         peak.index_put(index, new_sums[:, -2:].detach()),
     )
+
+
+def _where_stale(
+    stale: Tensor, rings: RingState, reference: Tensor, sums: Tensor, peak: Tensor, cfg: AttentionConfig
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`_from_scratch` of all n rows, for graphs, where no shape may depend on a value."""
+    query, key = (accumulate(x).transpose(1, 2) for x in (rings.ring_query, rings.ring_key))  # [B, H, n, D]
+    logit = (query @ key.mT * cfg.scale).masked_fill(~ring.valid(rings.time, cfg.window)[:, None, None], -torch.inf)
+    new_reference = _reference(logit, cfg)  # [B, H, n]
+    new_sums = ((logit - new_reference[..., None]).exp() @ _columns(rings.ring_value)).transpose(1, 2)
+    return (
+        torch.where(stale, new_reference.transpose(1, 2), reference),
+        torch.where(stale[..., None], new_sums, sums),
+        torch.where(stale[..., None], new_sums[..., -2:].detach(), peak),
+    )
+
+
+def _reference(logit: Tensor, cfg: AttentionConfig) -> Tensor:
+    """The reference of rows with logits [..., n]."""
+    return torch.zeros_like(logit[..., 0]) if cfg.form == "subtract" else logit.detach().amax(-1).clamp(min=FLOOR)
 
 
 def _rows(
@@ -170,7 +193,7 @@ def _rows(
     pb, ph = pairs // heads, pairs % heads
     logit = padded @ key[pb, ph].mT * cfg.scale  # [pairs, widest, n]
     logit = logit.masked_fill(~valid[pb][:, None], -torch.inf)
-    reference = torch.zeros_like(logit[..., 0]) if cfg.form == "subtract" else logit.detach().amax(-1).clamp(min=FLOOR)
+    reference = _reference(logit, cfg)
     sums = (logit - reference[..., None]).exp() @ value[pb, ph]
     back = order.argsort()
     return reference[group, rank][back], sums[group, rank][back]
