@@ -4,8 +4,9 @@
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
 JOBS ?= 2
 
-# Benchmarks that train need the data sets, and hours without a GPU: run them separately.
-BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/narrow.py, $(wildcard benchmarks/[!_]*.py))
+# Benchmarks that train need the data sets, and hours without a GPU; that of the page needs Node.js and Chromium: run
+# them separately.
+BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/narrow.py benchmarks/browser.py, $(wildcard benchmarks/[!_]*.py))
 
 # What matters most, in files that take seconds: the contract at one size, the reference, states, pools, models, errors
 # and the command.
@@ -19,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick test-deploy lint types unit docs demo bench docs-figures clean
+.PHONY: help setup test quick test-deploy lint types unit docs browser demo bench docs-figures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,7 +39,7 @@ quick: lint types $(STAMP) ## lint, types and the tests that matter most
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow and not deploy' $(QUICK)
 
 # One after the other: each starts processes of its own.
-test-deploy: $(STAMP) ## tests that need a cluster, several processes or an installed wheel
+test-deploy: $(STAMP) ## tests that need a cluster, several processes, an installed wheel or a browser
 	$(BIN)/pytest -m deploy
 
 lint: $(STAMP) ## ruff (rules and format) and the import layers
@@ -56,6 +57,10 @@ unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+# The documentation carries the page as a demo if it was built before.
+browser: $(STAMP) ## build the page that runs a model in the browser, examples/browser/dist; needs Node.js
+	cd examples/browser && npm ci --no-audit --no-fund && $(CURDIR)/$(BIN)/python prepare.py && npm run build
+
 demo: $(STAMP) ## train on real electricity demand, then follow it hour by hour
 	$(BIN)/nystream demo
 
@@ -69,5 +74,5 @@ docs-figures: $(STAMP) ## redraw the figures of the documentation
 	$(BIN)/nystream costs --plain --plot docs/img/costs.png
 
 clean: ## remove caches and build products; .venv stays
-	rm -rf build dist demo site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist demo site examples/browser/dist examples/browser/public .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -6,16 +6,18 @@
 The models are those that docs/results.md recommends, trained as `nystream reproduce` trains them, one seed of one
 split. Trained models are kept in the folder `runs` and taken from there if they exist; `--work` names another folder.
 
-Every test stream is pushed through a pool from its first token to its last, all streams of a task together. A pool with
-float32 weights and rings must give what `steps` gives. The others are compared with it on the same streams: the
-difference of the scores, with a 95 % interval over resampled test items (tracks, videos, weeks), and how much the
-outputs change. Written to results/narrow.json.
+Every test stream is pushed through a pool from its first token to its last, all streams of a task together, and then
+through the model as `export_onnx` writes it. A pool with float32 weights and rings, and an exported model with float32
+weights, must give what `steps` gives. The others are compared with the pool on the same streams: the difference of the
+scores, with a 95 % interval over resampled test items (tracks, videos, weeks), and how much the outputs change. Written
+to results/narrow.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ from _common import write_results
 from torch import Tensor
 
 import nystream as ns
+from nystream.lab.bench.timing import TimedCall, measure
 from nystream.lab.reproduce.job import Job
 from nystream.lab.reproduce.problems import TASKS, problem
 from nystream.lab.reproduce.train import train
@@ -77,23 +80,32 @@ def pushed(pool: ns.StreamPool, tokens: Sequence[Tensor], output_dim: int) -> li
     return outputs
 
 
-def streamed(pool: ns.StreamPool, test: Data, skip: int, output_dim: int) -> Outputs:
+def extended(stream: ns.OnnxStream, tokens: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs [T, output_dim] of every stream, one after another."""
+    outputs = []
+    for x in tokens:
+        stream.reset()
+        outputs.append(torch.from_numpy(stream.extend(x.numpy())))
+    return outputs
+
+
+def streamed(run: Callable[[Sequence[Tensor]], list[Tensor]], test: Data, skip: int) -> Outputs:
     """The scored outputs of all test streams, in the order of `predict`."""
     if isinstance(test, WindowData):
         tokens, targets, kept = list(test.x), test.y, slice(-1, None)
     else:
         pairs, kept = [test.stream(i) for i in range(len(test))], slice(skip, None)
         tokens, targets = [x for x, _ in pairs], torch.cat([y[kept] for _, y in pairs])
-    outputs = [y[kept] for y in pushed(pool, tokens, output_dim)]
+    outputs = [y[kept] for y in run(tokens)]
     lengths = [len(y) for y in outputs] if len(outputs) > 1 else WEEK
     return Outputs(torch.cat(outputs), targets, list(torch.arange(len(targets)).split(lengths)))
 
 
 def largest_error(outputs: Outputs, wanted: Tensor) -> float:
-    """The largest error of a float32 pool, relative to the largest output of `steps`."""
+    """The largest error in float32, relative to the largest output of `steps`."""
     error = float((outputs.output - wanted).abs().max() / wanted.abs().max())
     if not error <= TOLERANCE:
-        raise AssertionError(f"the outputs of a float32 pool differ from those of steps by {error:.1e}")
+        raise AssertionError(f"outputs in float32 differ from those of steps by {error:.1e}")
     return error
 
 
@@ -138,11 +150,13 @@ def compare(name: str, data: Path, work: Path) -> dict[str, Any]:
         options = dict(zip(OPTIONS, values, strict=True))
         began = time.monotonic()
         pool = ns.StreamPool(model, len(test), "numba", **options)
-        outputs, backend = streamed(pool, test, skip, of.output_dim), vars(pool)["_backend"]
+        outputs = streamed(lambda tokens, pool=pool: pushed(pool, tokens, of.output_dim), test, skip)  # type: ignore[misc]
+        backend = vars(pool)["_backend"]
         row: dict[str, Any] = options | {"score": score(outputs.output, outputs.y)}
         row |= {"weight_bytes": backend.weight_bytes, "bytes_per_stream": pool.bytes_per_stream}
         if not rows:
-            usual, error = outputs, largest_error(outputs, predict(model, test, skip=skip)[0])
+            usual, wanted = outputs, predict(model, test, skip=skip)[0]
+            error = largest_error(outputs, wanted)
         else:
             row |= {"difference": row["score"] - rows[0]["score"], "interval": interval(score, outputs, usual)}
             row |= {"changes": changes(task, outputs, usual)}
@@ -162,7 +176,42 @@ def compare(name: str, data: Path, work: Path) -> dict[str, Any]:
         "error_against_steps": error,
         "training_seconds": trained.seconds,
         "pools": rows,
+        "exported": exported(model, test, skip, wanted, usual, score, task),
     }
+
+
+def exported(
+    model: ns.StreamModel,
+    test: Data,
+    skip: int,
+    wanted: Tensor,
+    usual: Outputs,
+    score: Callable[[Tensor, Tensor], float],
+    task: Task,
+) -> list[dict[str, Any]]:
+    """The same for the exported model, with its size and the time of a step."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {w: ns.export_onnx(model, Path(folder) / f"{w}.onnx", weights=w) for w in ("float32", "int8")}
+        streams = {weights: ns.OnnxStream(path) for weights, path in paths.items()}
+        for weights, stream in streams.items():
+            outputs = streamed(lambda tokens, stream=stream: extended(stream, tokens), test, skip)  # type: ignore[misc]
+            row: dict[str, Any] = {"weights": weights, "score": score(outputs.output, outputs.y)}
+            row["file_bytes"] = paths[weights].stat().st_size
+            if weights == "float32":
+                row["error_against_steps"] = largest_error(outputs, wanted)
+            row |= {"difference": row["score"] - score(usual.output, usual.y)}
+            row |= {"interval": interval(score, outputs, usual), "changes": changes(task, outputs, usual)}
+            print(
+                f"exported, {weights} weights: {row['score']:.6g} ({row['difference']:+.2g}), {row['changes']}",
+                flush=True,
+            )
+            rows.append(row)
+    x = np.random.default_rng(0).normal(size=(64, model.config.input_dim)).astype(np.float32)
+    jobs = {weights: TimedCall(stream.push, [(token,) for token in x]) for weights, stream in streams.items()}
+    for row, times in zip(rows, measure(jobs, 100, lambda: None).values(), strict=True):
+        row["median_microseconds"] = times.median * 1e6
+    return rows
 
 
 def main() -> None:

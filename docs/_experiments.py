@@ -187,7 +187,7 @@ def narrow() -> str:
                     pool["ring_dtype"],
                     f"{pool['score'] * 1e3:.4f}e-3" if relative else f"{pool['score'] * 100:.2f}",
                     f"{signed[0]}{' %' * relative} ({signed[1]} to {signed[2]})" if signed else "",
-                    _changed(pool["changes"]) if signed else "",
+                    changed(pool["changes"]) if signed else "",
                     f"{pool['weight_bytes'] / 1e6:.2f}",
                     f"{pool['bytes_per_stream'] / 1e3:,.0f}",
                 ]
@@ -216,7 +216,8 @@ def compiling() -> str:
     ]
     return "\n\n".join(
         [
-            f"From torch and nystream imported to the first output of a pool, one block ({source(record)}):",
+            f"From torch and nystream imported to the first output of a pool, with one block unless it says otherwise "
+            f"({source(record)}):",
             table(["model", "first pool", "of it LLVM", "kernels in the cache"], rows),
         ]
     )
@@ -229,7 +230,7 @@ def _model(one: Any) -> str:
     return f"{blocks}, n = {cell['window']}, d = {cell['embed_dim']}, m = {cell['landmarks']}{split}"
 
 
-def _changed(changes: Any) -> str:
+def changed(changes: Any) -> str:
     """How much the outputs of a task differ from those of float32."""
     if "rms_over_rms_error" in changes:
         return f"by {changes['rms_over_rms_error']:.1%} of the error".replace("%", " %")

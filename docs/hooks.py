@@ -2,6 +2,7 @@
 
 - CHANGELOG.md and CONTRIBUTING.md, which lie outside docs/, become pages.
 - A block `<!-- readme: Heading --> … <!-- /readme -->` becomes that section of the README.
+- The page in examples/browser, if it was built, becomes demo/, and `<!-- demo -->` a link to it.
 - A link to a file that the site does not hold becomes a link into the repository where `repo_url` is set, and the
   name of the file otherwise.
 
@@ -24,6 +25,11 @@ PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.
 
 FENCE = re.compile(r"^( *```.*?^ *```)", re.M | re.S)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
+DEMO = ROOT / "examples" / "browser" / "dist"
+DEMO_MARK = "<!-- demo -->"
+DEMO_LINK = "[Open the demo](demo/index.html){ .md-button .md-button--primary }"
+NO_DEMO = "This copy of the documentation was built without the demo; see below for how to build it."
+
 README_BLOCK = re.compile(r"<!-- readme: (?P<heading>.+?) -->.*?<!-- /readme -->", re.S)
 
 # Resources that a browser fetches when it opens a page.
@@ -40,6 +46,9 @@ log = logging.getLogger("mkdocs.hooks.nystream")
 def on_files(files: Any, config: Any) -> Any:
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         files.append(File.generated(config, PAGES[name], abs_src_path=str(ROOT / name)))
+    for path in sorted(DEMO.rglob("*")):
+        if path.is_file():
+            files.append(File.generated(config, f"demo/{path.relative_to(DEMO).as_posix()}", abs_src_path=str(path)))
     return files
 
 
@@ -47,6 +56,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     site_path = page.file.src_uri
     source = next((name for name, target in PAGES.items() if target == site_path and name != "README.md"), None)
     markdown = with_links(markdown, source or f"docs/{site_path}", site_path, config.repo_url)
+    markdown = markdown.replace(DEMO_MARK, DEMO_LINK if files.get_file_from_path("demo/index.html") else NO_DEMO)
     return README_BLOCK.sub(
         lambda block: with_links(readme_section(block["heading"]), "README.md", site_path, config.repo_url), markdown
     )

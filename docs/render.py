@@ -13,10 +13,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from _browser import browser
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
+from _export import code, export_step, exported, exported_scores, traced
 from _quiet import quiet
 from _source import ROOT, results, source, table, us
 
+from nystream.cli.bench_cells import three
 from nystream.lab.reproduce.report import markdown, readme
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -196,7 +199,7 @@ def bench() -> str:
     targets = [
         [
             target["what"],
-            f"{target['value']:.3g} {target['unit']}",
+            f"{three(target['value'])} {target['unit']}",
             f"{target['kind']} {target['limit']:g} {target['unit']}",
             verdict(target),
         ]
@@ -249,6 +252,7 @@ def bench() -> str:
             *(quiet(record["quiet"]) if "quiet" in record else []),
             f"Tokens per second of all streams together, {record['streams']['threads']} threads:",
             table(["streams", "`push`, one by one", "`push_many`", "torch, one batch"], streams),
+            *(exported(record["export"]) if record.get("export", {}).get("rows") else []),
             "Targets, and what this run measured:",
             table(["", "measured", "target", ""], targets),
         ]
@@ -273,6 +277,12 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "converted": converted,
     "pool": pool,
     "bench": bench,
+    "export-step": export_step,
+    "exported": exported_scores,
+    "traced": traced,
+    "browser": browser,
+    "client-js": lambda: code("examples/browser/src/stream.js", "js"),
+    "client-cpp": lambda: code("examples/cpp/stream.cpp", "cpp"),
     "narrow": narrow,
     "compiling": compiling,
 }
