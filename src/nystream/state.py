@@ -21,7 +21,7 @@ S = TypeVar("S", bound=tuple[Any, ...])
 
 FORMAT = "nystream-state-2"
 OLD_FORMAT = "nystream-state-1"  # of versions whose windows had other partial sums
-SUMS = ("part_max", "part_sum")  # leaves that are a cache of the rings; a file may leave them out
+SUMS = ("part_max", "part_sum")  # leaves that are a cache of the rings; a file may leave all of them out
 REQUIRED_KEYS = ("format", "config", "fingerprint")  # metadata of a packed state
 OPTIONAL_KEYS = ("checksum", "weights")  # older versions wrote no checksum, and only a pool writes the weights
 
@@ -274,12 +274,12 @@ def _restored(tensors: dict[str, Tensor], meta: dict[str, str], owner: Stateful,
         raise ValueError(f"{source} belongs to another config: {_differences(meta, owner)}")
     like = owner.init_state(1) if like is None else like
     names = [name for name, _ in named_leaves(like)]
-    missing = [name for name in names if name not in tensors]
-    if lost := [name for name in missing if not _is_sum(name)]:
-        raise ValueError(f"{source} lacks {', '.join(lost)}; the file is damaged")
+    old, has_sums = meta["format"] == OLD_FORMAT, any(map(_is_sum, tensors))
+    if missing := [name for name in names if name not in tensors and (old or has_sums or not _is_sum(name))]:
+        raise ValueError(f"{source} lacks {', '.join(missing)}; the file is damaged")
     if extra := sorted(tensors.keys() - names):
         raise ValueError(f"{source} has {extra[0]!r:.40}, which is not in a state of this config; the file is damaged")
-    without_sums = bool(missing) or meta["format"] == OLD_FORMAT
+    without_sums = old or (any(map(_is_sum, names)) and not has_sums)
     state = _filled(like, tensors | _void_sums(tensors, like) if without_sums else tensors)
     check(state, like, None, type(owner).__name__)
     rows = {name: leaf.shape[0] for name, leaf in named_leaves(state)}
@@ -297,8 +297,8 @@ def _is_sum(name: str) -> bool:
 
 def _void_sums(tensors: dict[str, Tensor], like: tuple[Any, ...]) -> dict[str, Tensor]:
     """Leaves in the place of partial sums that are missing or of an earlier version, with the shapes of today."""
-    rows = next(x.shape[:1] for name, x in tensors.items() if not _is_sum(name))
-    return {name: leaf.new_zeros((*rows, *leaf.shape[1:])) for name, leaf in named_leaves(like) if _is_sum(name)}
+    sums, first = ((name, leaf) for name, leaf in named_leaves(like) if _is_sum(name)), next(iter(tensors.values()))
+    return {name: leaf.new_zeros((*tensors.get(name, first).shape[:1], *leaf.shape[1:])) for name, leaf in sums}
 
 
 def _with_sums(state: Any, owner: Any) -> Any:

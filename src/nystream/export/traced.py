@@ -102,7 +102,8 @@ def export_program(model: Model, *, inplace: bool = False, max_streams: int | No
         >>> import torch, nystream as ns
         >>> from nystream.export.traced import export_program
         >>> cfg = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6)
-        >>> model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=3, attention=cfg)).eval()
+        >>> config = ns.ModelConfig(input_dim=5, output_dim=3, attention=cfg)
+        >>> model = ns.StreamModel(config).eval()
         >>> program = export_program(model)
         >>> program.graph_signature.user_inputs[:2]
         ('x', 'state_blocks_0_time')
