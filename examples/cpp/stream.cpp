@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -98,6 +99,7 @@ class Stream {
 int main(int argc, char** argv) try {
   if (argc != 2) throw std::runtime_error("usage: stream FOLDER < tokens.csv");
   Stream stream(argv[1]);
+  std::cout << std::setprecision(9);
   for (std::string line; std::getline(std::cin, line);) {
     std::replace(line.begin(), line.end(), ',', ' ');
     std::istringstream numbers(line);

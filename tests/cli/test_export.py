@@ -22,7 +22,9 @@ def test_a_model_of_the_package(tmp_path, monkeypatch, capsys):
     card = json.loads((folder / "model.json").read_text())
     assert card["info"]["units"] == ["MW"]
     assert card["info"]["reader"]["targets"] == ["total"]
-    assert card["answer"] == {"kind": "change", "shape": [1, 1, 1]}
+    answer = {"kind": "change", "shape": [1, 1, 1], "fields": ["total"], "sorted": False, "minimum": None}
+    assert card["answer"] == answer
+    assert card["token"][-1] == {"kind": "cosine", "hours": 168.0, "seconds_later": 0.0}
     model = models.load("demand")
     x = (model.input_scaler.mean + model.input_scaler.scale * 0.1).numpy()
     pool = ns.StreamPool(model)

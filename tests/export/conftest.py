@@ -14,7 +14,18 @@ def build():
 
     def build(variant="co-fixed-single", *, seed=0, **options):
         torch.manual_seed(seed)
-        own = ("embed_dim", "num_heads", "window", "landmarks", "update_size", "sums", "pinv", "decay", "bias")
+        own = (
+            "embed_dim",
+            "num_heads",
+            "window",
+            "landmarks",
+            "update_size",
+            "sums",
+            "pinv",
+            "pinv_ridge",
+            "decay",
+            "bias",
+        )
         sizes = {"embed_dim": 8, "num_heads": 2, "window": 7, "landmarks": 3}
         sizes |= {name: options.pop(name) for name in own if name in options}
         options = {"stack": "deep", "ff_dim": 12} | options

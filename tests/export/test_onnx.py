@@ -1,5 +1,6 @@
 """`export_onnx` writes files that `OnnxStream` runs, with the numbers of a pool and snapshots for one."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import nystream as ns
+from nystream.export import client
 
 MODELS = {
     "fixed": {},
@@ -211,8 +213,32 @@ def test_graphs_of_different_exports(build, tmp_path, tokens):
     chunk = (tmp_path / "model.chunk.onnx").read_bytes()
     ns.export_onnx(build(seed=1), path)
     (tmp_path / "model.chunk.onnx").write_bytes(chunk)
-    with pytest.raises(ValueError, match="are of different exports"):
+    with pytest.raises(ValueError, match="is of another export"):
         ns.OnnxStream(path).extend(tokens(3, 5))
+
+
+def test_without_the_graph_for_many_tokens(build, tmp_path, tokens, outputs):
+    model, x = build(), tokens(30, 5)
+    path = ns.export_onnx(model, tmp_path / "model.onnx")
+    (tmp_path / "model.chunk.onnx").unlink()
+    np.testing.assert_allclose(ns.OnnxStream(path).extend(x), outputs(model, x), atol=1e-5)
+    ns.export_onnx(model, path)
+    with pytest.raises(ValueError, match=r"takes many tokens at once; open model\.onnx"):
+        ns.OnnxStream(tmp_path / "model.chunk.onnx")
+    assert "chunk" not in ns.OnnxStream(ns.export_onnx(model, path, chunk=False)).card["files"]
+    assert not (tmp_path / "model.chunk.onnx").exists()  # it would be that of an earlier export
+
+
+@pytest.mark.parametrize("ridge", [1e-5, 1e-3, 0.1])
+def test_a_small_ridge_does_not_magnify_rounding(build, tmp_path, tokens, ridge):
+    """Compared with the model in float64: as close as the model in float32 is."""
+    model = build("co-cont-single", window=16, landmarks=4, pinv="ridge", pinv_ridge=ridge)
+    x = tokens(80, 5)
+    wide = copy.deepcopy(model).double()
+    wanted = wide.steps(torch.from_numpy(x).double()[None], wide.init_state(1))[0][0].numpy()
+    usual = model.steps(torch.from_numpy(x)[None], model.init_state(1))[0][0].numpy()
+    y = ns.OnnxStream(ns.export_onnx(model, tmp_path / "model.onnx")).extend(x)
+    assert np.abs(y - wanted).max() <= 10 * np.abs(usual - wanted).max() + 1e-5
 
 
 def test_bad_tokens_change_nothing(exported, tokens, outputs):
@@ -224,6 +250,7 @@ def test_bad_tokens_change_nothing(exported, tokens, outputs):
                 (np.full(5, np.nan), "not finite; no stream was changed"),
                 (np.zeros(4), r"x is \[4\], but must be \[5\]"),
                 (["a"] * 5, "cannot be converted"),
+                ([[1], [1, 2]], "cannot be converted"),
             ):
                 with pytest.raises((ValueError, TypeError), match=message):
                     stream.push(bad, 1)
@@ -238,19 +265,30 @@ def test_bad_tokens_change_nothing(exported, tokens, outputs):
         np.testing.assert_allclose(stream.push(token, 1), outputs(model, x)[k], atol=1e-5)
 
 
+def repacked(blob, **changes):
+    """A snapshot with other metadata, and a checksum that fits."""
+    leaves, meta = client._unpacked(blob)
+    meta = {key: text for key, text in (meta | changes).items() if text is not None and key != "checksum"}
+    return client._packed(leaves, meta | {"checksum": client._checksum(leaves, meta)})
+
+
 def test_bad_snapshots_change_nothing(exported, build, tokens):
     model, stream = exported()
     for token in tokens(9, 5):
         stream.push(token)
     blob = stream.snapshot()
     other = ns.StreamPool(build(seed=1))
-    with pytest.raises(ValueError, match="another weights"):
+    with pytest.raises(ValueError, match="other weights"):
         stream.restore(other.snapshot(other.open()))
     wider = ns.StreamPool(build(window=8))
     with pytest.raises(ValueError, match="another config"):
         stream.restore(wider.snapshot(wider.open()))
     with pytest.raises(ValueError, match="cannot be read"):
         stream.restore(blob[:-10])
+    with pytest.raises(ValueError, match="the snapshot is 'nystream-state-9'"):
+        stream.restore(repacked(blob, format="nystream-state-9"))
+    with pytest.raises(ValueError, match="another config"):
+        stream.restore(repacked(blob, fingerprint=None))
     with pytest.raises(ValueError, match="do not match its checksum"):
         stream.restore(blob[:-1] + bytes([blob[-1] ^ 1]))
     with pytest.raises(TypeError, match="must be the bytes"):

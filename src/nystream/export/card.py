@@ -6,6 +6,9 @@ import json
 from typing import Any
 
 from nystream import state as state_files
+from nystream.data.reader import Reader, reader_from_dict
+from nystream.data.table_reader import TableReader
+from nystream.data.token_rules import token_rules
 from nystream.export.client import FORMAT, KEY, VERSION, digest
 from nystream.export.states import STREAMS, State
 from nystream.stream.snapshot import fingerprint
@@ -16,7 +19,8 @@ def card(
     model: Any, states: list[State], files: dict[str, str], weights: str, in_place: bool, max_chunk: int | None
 ) -> dict[str, Any]:
     """The card of a `StreamModel` whose graphs have these states."""
-    config = model.config
+    config, info = model.config, model.info
+    reader = None if info.reader is None else reader_from_dict(info.reader)
     group = [] if config.update_size == 1 else [config.update_size]
     content = {
         "format": FORMAT,
@@ -41,8 +45,9 @@ def card(
         "update_size": config.update_size,
         "max_chunk": max_chunk,
         "weights": weights,
-        "info": model.info.to_dict(),
-        "answer": _answer(model),
+        "info": info.to_dict(),
+        "token": None if reader is None else token_rules(reader),
+        "answer": _answer(model, reader),
         "snapshot": _snapshot(model, states),
     }
     content = json.loads(json.dumps(content))  # as a client reads it: lists instead of tuples
@@ -61,18 +66,24 @@ def _number(state: State) -> float | int | str:
     return str(state.initial) if abs(state.initial) == float("inf") else state.initial
 
 
-def _answer(model: Any) -> dict[str, Any]:
+def _answer(model: Any, reader: Reader | None) -> dict[str, Any]:
     """How `y` becomes an answer in the user's terms."""
     info = model.info
     if info.task in ("classification", "detection"):
         return {"kind": "logits", "probabilities": "sigmoid" if info.several else "softmax"}
     each = max(1, len(info.horizons)), max(1, len(info.quantiles))
     shape = [model.config.output_dim // (each[0] * each[1]), *each]  # targets, horizons, quantiles
-    reader = info.reader or {}
-    if reader.get("kind") == "table" and reader.get("targets"):
-        # Sort the quantiles, add the last known value of the target, and raise what is below info.minimum to it.
-        return {"kind": "change", "shape": shape}
-    return {"kind": "value", "shape": shape}
+    if not isinstance(reader, TableReader):
+        return {"kind": "value", "shape": shape}
+    of_series = {"of_series": True} if reader.series is not None else {}
+    return {
+        "kind": "change",
+        "shape": shape,
+        "fields": list(reader.targets),
+        "sorted": len(info.quantiles) > 1,
+        "minimum": info.minimum,
+        **of_series,
+    }
 
 
 def _snapshot(model: Any, states: list[State]) -> dict[str, Any]:

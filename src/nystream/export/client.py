@@ -51,10 +51,12 @@ class OnnxStream:
 
     def __init__(self, path: str | os.PathLike[str], streams: int = 1, threads: int = 1) -> None:
         for name, count in (("streams", streams), ("threads", threads)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 raise ValueError(f"{name}={count!r} must be a whole number, at least 1")
-        self._path, self._threads = Path(path), threads
-        session, self.card = _open(self._path, threads)
+        self._path, self._threads = Path(path), int(threads)
+        session, self.card = _open(self._path, self._threads)
+        if _widths(session) != self.card["x"]["shape"][1:]:
+            raise ValueError(f"{path} takes many tokens at once; open {self.card['files']['step']}, which uses it")
         self._runs: dict[str, Any] = {"step": session}
         self._group = self.card["x"]["shape"][1:-1]  # [r], the tokens that arrive together, or nothing
         self._input_dim, self._output_dim = self.card["x"]["shape"][-1], self.card["y"]["shape"][-1]
@@ -103,8 +105,8 @@ class OnnxStream:
         """Process a token of each of some streams: x [len(streams), input_dim] -> [len(streams), output_dim]."""
         chosen = [self._checked(stream) for stream in streams]
         if len(set(chosen)) < len(chosen):
-            raise ValueError(f"streams={list(streams)} has a stream twice; push its tokens one after another")
-        tokens = _numbers("x", x, (len(chosen), *self._x.shape[1:]))
+            raise ValueError(f"streams={chosen} has a stream twice; push its tokens one after another")
+        tokens = _checked("x", _as_numbers("x", x), (len(chosen), *self._x.shape[1:]))
         self._x[chosen] = tokens
         if chosen == list(range(self.streams)):
             self._step(slice(None))
@@ -115,6 +117,8 @@ class OnnxStream:
 
     def extend(self, x: Any, stream: int | None = None) -> Array:
         """Process many tokens, with the outputs of `push` for each: to catch up, or to score a recording.
+
+        Uses the graph for many tokens, if it is next to the step; otherwise, tokens are processed one by one.
 
         Args:
             x: [tokens, input_dim] of one stream, or [streams, tokens, input_dim].
@@ -127,10 +131,11 @@ class OnnxStream:
         length, r = tokens.shape[1], self.card["update_size"]
         if length % r:
             raise ValueError(f"x has {length} tokens, but must have a multiple of update_size={r}")
-        if "chunk" not in self.card["files"]:  # a long window, over which steps in place are faster
+        session = self._chunk()
+        if session is None:
             y = self._one_by_one(tokens, rows)
             return y[0] if single else y
-        session, most = self._chunk(), self.card["max_chunk"] or max(length, 1)
+        most = self.card["max_chunk"] or max(length, 1)
         answers = [np.zeros((len(tokens), 0, self._output_dim), np.float32)]
         states = [state[rows] for state in self._states]
         for start in range(0, length, most):
@@ -164,7 +169,7 @@ class OnnxStream:
         """The state of a stream, for `restore` here or in a `nystream.StreamPool` of the same model."""
         row, facts = self._only(stream), self.card["snapshot"]
         states = {spec["input"]: state[row] for spec, state in zip(self._specs, self._states, strict=True)}
-        leaves = {entry["leaf"]: _leaf(entry, states, self._time(row))[None] for entry in facts["leaves"]}
+        leaves = {entry["leaf"]: _leaf(entry, states, self.times[row])[None] for entry in facts["leaves"]}
         meta = {key: facts[key] for key in ("format", "config", "fingerprint", "weights")}
         return _packed(leaves, meta | {"checksum": _checksum(leaves, meta)})
 
@@ -172,14 +177,18 @@ class OnnxStream:
         """Continue a stream from a snapshot of this model, written here or by a `nystream.StreamPool`."""
         row, facts = self._only(stream), self.card["snapshot"]
         leaves, meta = _unpacked(blob)
-        for key, what in (("fingerprint", "config"), ("weights", "weights")):
-            if meta.get(key, facts[key]) != facts[key]:
-                raise ValueError(f"the snapshot belongs to a model with another {what}")
+        if meta.get("format") != facts["format"]:
+            raise ValueError(f"the snapshot is {meta.get('format')!r}, but must be {facts['format']!r}")
+        if meta.get("fingerprint") != facts["fingerprint"]:
+            raise ValueError("the snapshot belongs to a model with another config")
+        if meta.get("weights", facts["weights"]) != facts["weights"]:  # a file of save_state has none
+            raise ValueError("the snapshot belongs to a model with other weights")
+        dtypes = {spec["input"]: spec["dtype"] for spec in self._specs}
         for entry in facts["leaves"]:
-            leaf = leaves.get(entry["leaf"])
-            if leaf is None or leaf.shape != (1, *entry["shape"]):
-                shape = "missing" if leaf is None else f"{list(leaf.shape)}"
-                raise ValueError(f"{entry['leaf']} of the snapshot is {shape}, but must be {[1, *entry['shape']]}")
+            leaf, wanted = leaves.get(entry["leaf"]), (dtypes[entry["state"]], [1, *entry["shape"]])
+            if leaf is None or (str(leaf.dtype), list(leaf.shape)) != wanted:
+                found = "missing" if leaf is None else f"{leaf.dtype}{list(leaf.shape)}"
+                raise ValueError(f"{entry['leaf']} of the snapshot is {found}, but must be {wanted[0]}{wanted[1]}")
         time = int(leaves[next(e["leaf"] for e in facts["leaves"] if not e["shape"])][0])
         if not 0 <= time <= LIMIT or time % self.card["update_size"]:
             raise ValueError(f"the snapshot has a time of {time}, which no stream can have")
@@ -215,29 +224,30 @@ class OnnxStream:
         return [(spec[side], array) for spec, array in zip(self._specs, arrays, strict=True)]
 
     def _chunk(self) -> Any:
-        """The session of the graph for many tokens, opened when it is first needed."""
+        """The session of the graph for many tokens, opened when it is first needed; None if it is not there."""
         if "chunk" not in self._runs:
-            name = self.card["files"]["chunk"]
-            session, card = _open(self._path.with_name(name), self._threads)
-            if card["sha256"] != self.card["sha256"]:
-                raise ValueError(f"{name} and {self._path.name} are of different exports; export the model again")
+            name, session = self.card["files"].get("chunk"), None
+            if name is not None and (path := self._path.with_name(name)).is_file():
+                session, card = _open(path, self._threads)
+                if card["sha256"] != self.card["sha256"]:
+                    raise ValueError(
+                        f"{path.name} is of another export than this stream; open it again, or export the model again"
+                    )
             self._runs["chunk"] = session
         return self._runs["chunk"]
 
     def _new(self, spec: dict[str, Any], rows: int) -> Array:
         return np.full((rows, *spec["shape"][1:]), _initial(spec), spec["dtype"])
 
-    def _time(self, row: int) -> int:
-        return self.times[row]
-
     def _arranged(self, x: Any, stream: int | None, shape: tuple[int | None, ...]) -> tuple[Array, slice, bool]:
         """Numbers [rows, *shape], the rows they belong to, and whether they are of a single stream."""
-        if np.ndim(x) == len(shape):
+        array = _as_numbers("x", x)
+        if array.ndim == len(shape):
             row = self._only(stream)
-            return _numbers("x", x, shape)[None], slice(row, row + 1), True
+            return _checked("x", array, shape)[None], slice(row, row + 1), True
         if stream is not None:
-            raise ValueError(f"x is {list(np.shape(x))}, but tokens of stream={stream} must be {_described(shape)}")
-        return _numbers("x", x, (self.streams, *shape)), slice(None), False
+            raise ValueError(f"x is {list(array.shape)}, but tokens of stream={stream} must be {_described(shape)}")
+        return _checked("x", array, (self.streams, *shape)), slice(None), False
 
     def _only(self, stream: int | None) -> int:
         if stream is None:
@@ -311,12 +321,24 @@ def _initial(spec: dict[str, Any]) -> float:
     return float(spec["initial"])
 
 
-def _numbers(name: str, x: Any, shape: tuple[int | None, ...]) -> Array:
-    """x as float32 of a given shape; None allows any size."""
+def _widths(session: Any) -> list[int | str]:
+    """The shape of a token of a session."""
+    shape: list[int | str] = next(place.shape for place in session.get_inputs() if place.name == "x")
+    return shape[1:]
+
+
+def _as_numbers(name: str, x: Any) -> Array:
     try:
-        array = np.asarray(x, np.float32)
+        array = np.asarray(x)
+        if array.dtype.kind == "c":
+            raise TypeError("its numbers are complex")
+        return array.astype(np.float32, copy=False)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} cannot be converted to an array of numbers: {error}") from error
+
+
+def _checked(name: str, array: Array, shape: tuple[int | None, ...]) -> Array:
+    """The array, if it has a given shape and finite numbers; None allows any size."""
     fits = array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True))
     if not fits:
         raise ValueError(f"{name} is {list(array.shape)}, but must be {_described(shape)}")

@@ -34,11 +34,11 @@ class Layers:
             return self._int8(x, weight, bias, name)
         return self.g.Gemm(x, weight.T.astype(np.float32), bias, **named)
 
-    def linear(self, x: str, layer: Any, light: bool = False, name: str | None = None) -> str:
+    def linear(self, x: str, layer: Any, light: bool = False) -> str:
         """A torch.nn.Linear."""
         weight = values(layer.weight)
         bias = np.zeros(len(weight)) if layer.bias is None else values(layer.bias)
-        return self.affine(x, weight, bias, light, name)
+        return self.affine(x, weight, bias, light)
 
     def norm(self, x: str, layer: Any) -> str:
         """A torch.nn.LayerNorm over the last axis."""

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 Branch = Callable[["Graph"], list[str]]
 
 FLOAT, INT32, BOOL, DOUBLE = 1, 6, 9, 11  # ONNX's numbers of types
-OPSET = 18  # what ONNX Runtime 1.14 and later can run, on phones and in browsers too
+OPSET = 18  # an old one, which runtimes on phones and in browsers can run, too
 IR_VERSION = 8  # the version of the file format that belongs to it
 
 

@@ -26,16 +26,16 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 import nystream.state as states
 from nystream import extras
 from nystream.config.checks import positive_int
+from nystream.export.graph import OPSET
 from nystream.export.quiet import quiet
+from nystream.export.states import STREAMS
 from nystream.layers.attention import MultiheadAttention
 from nystream.layers.encoder import StreamEncoder
 from nystream.models import StreamModel
 
 Model = StreamModel | StreamEncoder | MultiheadAttention
 
-OPSET = 18
 TORCH = Path(torch.__file__).parent
-STREAMS = "streams"  # the name of the dynamic axis
 MISSING_OPERATOR = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)'")
 
 
@@ -166,7 +166,8 @@ def traced_onnx(model: Model) -> Any:
             raise
         raise ValueError(
             f"ONNX has no operator for {missing[1]}, which this step needs; landmarks that change with the stream need "
-            f"pinv='newton' or 'none'. export_program and AOTInductor have no such limit"
+            f"pinv='newton' or 'none' (or 'ridge', for co-cont-single with update_size=1). export_program and "
+            f"AOTInductor have no such limit"
         ) from error
     assert exported is not None
     return exported.model_proto

@@ -67,8 +67,8 @@ def export_onnx(
         raise ValueError(f"path={os.fspath(path)!r} must end in .onnx")
     files.require_writable("path", path)
     extras.require("export_onnx", "onnx")
-    for name, weight in model.named_parameters():
-        if weight.dtype != torch.float32:
+    for name, weight in (*model.named_parameters(), *model.named_buffers()):
+        if weight.is_floating_point() and weight.dtype != torch.float32:
             raise ValueError(
                 f"{name} is {str(weight.dtype).removeprefix('torch.')}, but an exported model must be float32; "
                 f"convert it first: model.float()"
@@ -76,8 +76,10 @@ def export_onnx(
     model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     names = {"step": path.name}
     if chunk:
-        names["chunk"] = f"{path.stem}.chunk.onnx"
+        names["chunk"] = _chunk_name(path)
     graphs, content = _graphs(model, names, weights)
+    if "chunk" not in names:  # that of an earlier export would be of another model
+        path.with_name(_chunk_name(path)).unlink(missing_ok=True)
     for kind, name in names.items():
         serialized = graphs[kind].SerializeToString()
         files.replace(path.with_name(name), lambda partial, data=serialized: partial.write_bytes(data))  # type: ignore[misc]
@@ -85,6 +87,10 @@ def export_onnx(
     if client_file:
         files.write_text(path.with_name("onnx_stream.py"), Path(client.__file__).read_text(encoding="utf-8"))
     return path
+
+
+def _chunk_name(path: Path) -> str:
+    return f"{path.stem}.chunk.onnx"
 
 
 def _graphs(model: StreamModel, names: dict[str, str], weights: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -98,7 +104,9 @@ def _graphs(model: StreamModel, names: dict[str, str], weights: str) -> tuple[di
         step = Step(model, weights)
         if not has_chunk(step):
             names.pop("chunk", None)
-        content = card(model, step.states, names, weights, in_place=True, max_chunk=max_chunk(step))
+        content = card(
+            model, step.states, names, weights, in_place=True, max_chunk=max_chunk(step) if "chunk" in names else None
+        )
         graphs = {"step": step_graph(step).model("step", metadata(content))}
         if "chunk" in names:
             graphs["chunk"] = chunk_model(step, metadata(content))

@@ -28,6 +28,10 @@ class Continual:
     def __init__(self, module: Any, name: str, leaf: str) -> None:
         self.module, self.cfg, self.name, self.leaf = module, module.config, name, leaf
         self.decay = rates(module)
+        plan = schedule(self.cfg.window, self.cfg.m, 1, device=module.q_proj.weight.device)
+        self.landmark = plan.slot[:, 0].cpu().numpy()  # [n] the landmark of the token in every slot
+        self.done = plan.done.any(1).cpu().numpy()  # [n] whether that token completes it
+        self.size = plan.size.cpu().numpy().astype(np.float32)  # [m] tokens of every landmark
 
     @property
     def states(self) -> list[State]:
@@ -60,8 +64,7 @@ class Continual:
         new_value = heads_first(g, projected[2], cfg, dim)
         value = scattered(g, value, clock.slots(n, 4, 2), new_value, (heads, 1, dim), 2, after[2])
 
-        plan = schedule(n, m, 1, device=self.module.q_proj.weight.device)
-        done = g.Gather(plan.done.any(1).cpu().numpy(), clock.slot(n))  # [B]
+        done = g.Gather(self.done, clock.slot(n))  # [B]
         token = [g.Reshape(x, [-1, 1, heads, dim]) for x in projected[:2]]
         total = g.Add(pending, g.Concat(*token, axis=1))  # [B, 2, H, D]
         g.Where(g.Reshape(done, [-1, 1, 1, 1]), np.float32(0), total, name=after[4])
@@ -72,7 +75,7 @@ class Continual:
         scale = np.float32(cfg.scale)
         new_logit = g.Mul(g.MatMul(q_tilde, new_key), scale)  # [B, H, m, 1]
         logit = scattered(g, logit, clock.slots(n, 4, 3), new_logit, (heads, m, 1), 3, None)
-        at = g.Gather(plan.slot[:, 0].cpu().numpy(), g.GatherND(clock.slot(n), place))  # [R] the landmarks renewed
+        at = g.Gather(self.landmark, g.GatherND(clock.slot(n), place))  # [R] the landmarks renewed
         logit = g.ScatterND(logit, self._address(g, place, at), new_row, name=after[0])
 
         beta = g.Softmax(g.Mul(g.MatMul(query, g.Transpose(k_tilde, perm=[0, 1, 3, 2])), scale), axis=-1)
@@ -98,14 +101,13 @@ class Continual:
         """
         cfg, n, m = self.cfg, self.cfg.window, self.cfg.m
         heads, dim = cfg.num_heads, cfg.head_dim
-        plan = schedule(n, m, 1, device=self.module.q_proj.weight.device)
         slot = clock.slot(n)
         valid = clock.valid(n)
 
         def renew(body: Graph) -> list[str]:
             place = body.Transpose(body.NonZero(done), perm=[1, 0])  # [R, 1]
-            index = body.Gather(plan.slot[:, 0].cpu().numpy(), body.GatherND(slot, place))  # [R]
-            size = body.Reshape(body.Gather(plan.size.cpu().numpy().astype(np.float32), index), [-1, 1, 1, 1])
+            index = body.Gather(self.landmark, body.GatherND(slot, place))  # [R]
+            size = body.Reshape(body.Gather(self.size, index), [-1, 1, 1, 1])
             mean = body.Div(body.GatherND(total, place), size)  # [R, 2, H, D]
             at = body.Add(body.Reshape(index, [-1, 1, 1, 1, 1]), np.zeros((1, 2, heads, 1, dim), np.int64))
             own = body.GatherND(landmarks, place)

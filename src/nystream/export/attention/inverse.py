@@ -55,4 +55,10 @@ def _ridge(g: Graph, gamma: str, cfg: AttentionConfig) -> str:
         return body.MatMul(x, body.Sub(2 * identity, body.MatMul(matrix, x)))
 
     start = g.Add(g.Mul(matrix, np.float64(0)), identity / largest)
-    return g.Einsum(g.repeated(count, start, "float64", update), gamma, equation="bhik,bhjk->bhij")
+    inverse = g.repeated(count, start, "float64", update)
+    result = g.Einsum(inverse, gamma, equation="bhik,bhjk->bhij")
+    for _ in range(2):  # what is left of Γᵀ − A Z: a small λ would otherwise magnify rounding errors
+        inner = g.Sub(identity, g.MatMul(gamma, result))
+        rest = g.Sub(g.Einsum(gamma, inner, equation="bhki,bhkj->bhij"), g.Mul(np.float64(lam2), result))
+        result = g.Add(result, g.MatMul(inverse, rest))
+    return result
