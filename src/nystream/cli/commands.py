@@ -31,6 +31,7 @@ COMMANDS = {
     "eval": Command("eval", "Eval", "score a trained model on other data"),
     "fit-landmarks": Command("landmarks", "FitLandmarks", "give a trained model fixed landmarks"),
     "stream": Command("stream", "Stream", "follow a live source with a trained model"),
+    "serve": Command("serve", "Serve", "serve a trained model to many live streams"),
     "bench": Command("bench", "Bench", "measure the cost of a step on this machine"),
     "costs": Command("costs", "Costs", "count operations and memory of the nine variants"),
     "reproduce": Command("reproduce", "Reproduce", "train and score the models of the paper's tables"),
