@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # Options of `nystream` itself.
 OPTIONS = {
-    "--completion": "print a completion script for bash or zsh; see --completion --help",
+    "--completion": "print a script for bash or zsh; see --completion --help",
     "--debug": "print a traceback instead of a one-line error",
     "--help": "print help",
     "--version": "print the version",
