@@ -29,8 +29,8 @@ class Direct:
         return self.engine.push([("", Push(*item)) for item in numbered])
 
     def crash(self):
-        """Close the file without writing anything, as the end of the process would."""
-        self.service.store._db.close()
+        """Close the file without writing out any stream, as the end of the process would."""
+        self.service.store.close()
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_store_has_one_process_and_one_model(direct, model, tmp_path, make_app
     (tmp_path / "text.db").write_text("not a database " * 100)
     with pytest.raises(ValueError, match="is not a file of streams"):
         make_app(store=tmp_path / "text.db")
-    with pytest.raises(OSError, match="cannot be opened"):
+    with pytest.raises(FileNotFoundError, match="its folder does not exist"):
         make_app(store=tmp_path / "nowhere" / "streams.db")
     make_app()
 

@@ -116,6 +116,11 @@ class Engine:
     def tidy(self, records: int) -> None:
         """Write snapshots that are due, after a batch of so many records."""
         self.residents.write_due(1 + records // RECORDS_PER_SNAPSHOT)
+        try:
+            self.residents.write_overdue()
+            self._store.tidy()
+        except StoreError as error:
+            log.error("the log could not be trimmed", extra={"fields": {"error": str(error)}})
         self._metrics.streams.set(len(self.residents))
 
     def shut_down(self) -> None:

@@ -124,6 +124,19 @@ class Residents:
             except StoreError as error:
                 log.error("snapshots could not be written", extra={"fields": {"error": str(error)}})
 
+    def write_overdue(self) -> None:
+        """Write a snapshot of a stream that keeps the log from being trimmed, even if it has to be loaded for that."""
+        stream = self._store.overdue() if self._settings.durability == "log" else None
+        if stream is None:
+            return
+        name = StreamName(stream.owner, stream.key)
+        was_resident = name in self._residents
+        resident = self._residents.get(name) or self._load([name])[name]
+        if isinstance(resident, Resident):
+            self.write([resident])
+            if not was_resident:
+                self.drop(name)
+
     def write(self, residents: Iterable[Resident]) -> None:
         """Write snapshots of streams to the store."""
         residents = list(residents)

@@ -2,16 +2,24 @@
 
 The file is in WAL mode: a commit appends to a second file, whose checksums tell a torn commit from a complete one, so
 that what a crash interrupts is as if it had not begun. One process has the file at a time.
+
+Rows of the log are appended in the order in which they come, whatever their streams, so that a commit writes few pages.
+Which of them belong to a stream is known in memory. Only the oldest rows are deleted, once no stream needs them.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from nystream.serve.checkpoints import WAL_BYTES, Checkpoints
 from nystream.serve.protocol import pack, unpack
 from nystream.serve.store import LogRow, Saved, Snapshot, StoredStream, StoreError
 
@@ -26,16 +34,17 @@ CREATE TABLE snapshots (
     stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, state BLOB, memory TEXT NOT NULL, answers BLOB NOT NULL
 );
 CREATE TABLE log (
-    stream INTEGER NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL, answer BLOB NOT NULL,
-    PRIMARY KEY (stream, number)
-) WITHOUT ROWID;
+    id INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
+    answer BLOB NOT NULL
+);
 """
-STREAM = """
-SELECT id, owner, key, max(
-    coalesce((SELECT number FROM snapshots WHERE stream = id), 0),
-    coalesce((SELECT max(number) FROM log WHERE stream = id), 0)
-) FROM streams
+STREAM = "SELECT id, owner, key, coalesce((SELECT number FROM snapshots WHERE stream = id), 0) FROM streams"
+NEEDED = """
+SELECT log.id, log.stream FROM log JOIN streams ON streams.id = log.stream
+LEFT JOIN snapshots ON snapshots.stream = log.stream
+WHERE log.number > coalesce(snapshots.number, 0) ORDER BY log.id
 """
+MAX_SPAN, MIN_SPAN = 3, 8192  # rows of the log for each that is needed, and at least
 
 
 class SqliteStore:
@@ -48,23 +57,37 @@ class SqliteStore:
 
     def __init__(self, path: Path | None, model: str) -> None:
         self._name = "the temporary store" if path is None else str(path)
+        self._lock = None if path is None else _locked(path)
         try:
             self._db = sqlite3.connect("" if path is None else path, isolation_level=None, check_same_thread=False)
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")  # a second service would take the same records
             if path is not None:
                 self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+                self._db.execute("PRAGMA wal_autocheckpoint = 0")  # see `Checkpoints`
             self._db.execute("BEGIN IMMEDIATE")
             self._check(model)
             self._db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            in_use = "locked" in str(error)
-            raise OSError(
-                f"store={self._name} "
-                + ("is in use by another process; give another file" if in_use else f"cannot be opened: {error}")
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise ValueError(f"store={self._name} is not a file of streams: {error}") from error
+            # By stream: the rows after its snapshot, whose numbers follow that of the snapshot. Streams are in order
+            # of their first rows.
+            self._rows: OrderedDict[int, array[int]] = OrderedDict()
+            self._first = self._last = 0  # ids in the log
+            for row, stream in self._db.execute(NEEDED):
+                self._note(stream, row)
+            (self._first,) = self._db.execute("SELECT coalesce(min(id), 0) FROM log").fetchone()
+            (self._last,) = self._db.execute(
+                "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'log'"
+            ).fetchone()
+        except BaseException as error:
+            if self._lock is not None:
+                self._lock.release()
+            if isinstance(error, sqlite3.OperationalError):
+                raise OSError(f"store={self._name} cannot be opened: {error}") from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise ValueError(f"store={self._name} is not a file of streams: {error}") from error
+            raise
+        self._checkpoints = None if path is None else Checkpoints(path)
 
     def _check(self, model: str) -> None:
         """Create the tables of a new file; raise ValueError if the file is not of this model."""
@@ -93,18 +116,18 @@ class SqliteStore:
                 insert = "INSERT INTO streams (owner, key) VALUES (?, ?) ON CONFLICT DO NOTHING"
                 is_new = self._db.execute(insert, (owner, key)).rowcount == 1
                 (row,) = self._db.execute(f"{STREAM} WHERE owner = ? AND key = ?", (owner, key))
-                opened.append((StoredStream(*row), is_new))
+                opened.append((self._stream(row), is_new))
         return opened
 
     def find(self, owner: str, key: str) -> StoredStream | None:
         with self._errors():
             row = self._db.execute(f"{STREAM} WHERE owner = ? AND key = ?", (owner, key)).fetchone()
-        return None if row is None else StoredStream(*row)
+        return None if row is None else self._stream(row)
 
     def streams(self, owner: str, after: str, limit: int) -> list[StoredStream]:
         chosen = f"{STREAM} WHERE owner = ? AND key > ? ORDER BY key LIMIT ?"
         with self._errors():
-            return [StoredStream(*row) for row in self._db.execute(chosen, (owner, after, limit))]
+            return [self._stream(row) for row in self._db.execute(chosen, (owner, after, limit))]
 
     def count(self, owner: str) -> int:
         with self._errors():
@@ -115,22 +138,27 @@ class SqliteStore:
         with self._errors():
             chosen = "SELECT stream, number, state, memory, answers FROM snapshots WHERE stream = ?"
             row = self._db.execute(chosen, (stream,)).fetchone()
-            rows = self._db.execute(
-                "SELECT stream, number, record, answer FROM log WHERE stream = ? AND number > ? ORDER BY number",
-                (stream, 0 if row is None else row[1]),
-            ).fetchall()
+            chosen = "SELECT stream, number, record, answer FROM log WHERE id = ?"
+            rows = [LogRow(*self._db.execute(chosen, (id,)).fetchone()) for id in self._rows.get(stream, ())]
         snapshot = None
         if row is not None:
             answers = [(number, answer) for number, answer in unpack(row[4])]
             snapshot = Snapshot(row[0], row[1], row[2], json.loads(row[3]), answers)
-        return Saved(snapshot, [LogRow(*row) for row in rows])
+        return Saved(snapshot, rows)
 
     def append(self, rows: Iterable[LogRow]) -> None:
+        numbered = list(enumerate(rows, self._last + 1))
         with self._transaction():
-            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", [(id, *row) for id, row in numbered])
+        for id, row in numbered:
+            self._note(row.stream, id)
+        self._last += len(numbered)
 
     def save(self, snapshots: Iterable[Snapshot]) -> None:
-        # Not lost if it is lost: the log still has the records. The next commit of the log brings it to the disk.
+        snapshots = list(snapshots)
+        saved = {snapshot.stream for snapshot in snapshots}
+        first = next((rows[0] for stream, rows in self._rows.items() if stream not in saved), self._last + 1)
+        # Without waiting for the disk: the next commit of the log brings it there, and until then the log is enough.
         self._db.execute("PRAGMA synchronous = NORMAL")
         try:
             with self._transaction():
@@ -139,18 +167,48 @@ class SqliteStore:
                         "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)",
                         (stream, number, state, json.dumps(memory), pack(list(answers))),
                     )
-                    self._db.execute("DELETE FROM log WHERE stream = ? AND number <= ?", (stream, number))
+                if first > self._first:
+                    self._db.execute("DELETE FROM log WHERE id < ?", (first,))
         finally:
             self._db.execute("PRAGMA synchronous = FULL")
+        self._first = max(first, self._first)
+        for stream in saved:
+            self._rows.pop(stream, None)
 
     def delete(self, stream: int) -> None:
         with self._transaction():
-            self._db.execute("DELETE FROM log WHERE stream = ?", (stream,))
             self._db.execute("DELETE FROM snapshots WHERE stream = ?", (stream,))
             self._db.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        self._rows.pop(stream, None)
+
+    def overdue(self) -> StoredStream | None:
+        needed = sum(map(len, self._rows.values())) if self._last - self._first > MIN_SPAN else 0
+        if not needed or self._last - self._first <= MAX_SPAN * needed + MIN_SPAN:
+            return None
+        with self._errors():
+            row = self._db.execute(f"{STREAM} WHERE id = ?", (next(iter(self._rows)),)).fetchone()
+        return self._stream(row)
+
+    def _stream(self, row: tuple[int, str, str, int]) -> StoredStream:
+        id, owner, key, number = row
+        return StoredStream(id, owner, key, number + len(self._rows.get(id, ())))
+
+    def _note(self, stream: int, row: int) -> None:
+        if stream not in self._rows:
+            self._rows[stream] = array("q")
+        self._rows[stream].append(row)
+
+    def tidy(self) -> None:
+        if self._checkpoints is not None:
+            with self._errors():
+                self._checkpoints.finish(self._db)
 
     def close(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         self._db.close()
+        if self._lock is not None:
+            self._lock.release()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -173,3 +231,17 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self._name}: {error}") from error
+
+
+def _locked(path: Path) -> FileLock:
+    """Lock a store: two services would take the same records. The system releases the lock when the process ends."""
+    if not path.resolve().parent.is_dir():  # the lock would create it
+        raise FileNotFoundError(f"store={path}: its folder does not exist; create it first")
+    lock = FileLock(path.with_name(f"{path.name}.lock"), thread_local=False)  # another thread will close the store
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise BlockingIOError(f"store={path} is in use by another process; give another file") from None
+    except OSError as error:
+        raise OSError(f"store={path} cannot be opened: {error}") from error
+    return lock

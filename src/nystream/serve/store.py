@@ -81,6 +81,14 @@ class Store(Protocol):
         """Replace the snapshots of streams and delete the rows of the log that they make unnecessary."""
         ...
 
+    def overdue(self) -> StoredStream | None:
+        """Return a stream whose old rows keep the log from being trimmed, so that it needs a snapshot; or None."""
+        ...
+
+    def tidy(self) -> None:
+        """Do what keeps the store small, between two batches."""
+        ...
+
     def delete(self, stream: int) -> None:
         """Delete a stream."""
         ...
