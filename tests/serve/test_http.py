@@ -149,6 +149,18 @@ def test_odd_records_are_answered_and_logged(http, make_app, record):
     assert again.post("/v1/streams/k/records", content=json.dumps({"record": 1, "number": 1})).json() == reply.json()
 
 
+def test_other_paths_methods_and_parameters(http):
+    client = http()
+    for status, reply in (
+        (404, client.get("/v2")),
+        (405, client.put("/v1/streams")),
+        (400, client.get("/v1/streams?limit=x")),
+        (400, client.get("/v1/streams?limit=0")),
+    ):
+        assert reply.status_code == status
+        assert set(reply.json()["error"]) == {"code", "message"}
+
+
 def test_a_large_body_is_refused(http):
     reply = http(max_frame_bytes=100).post("/v1/streams", json={"key": "k", "more": "x" * 100})
     assert reply.status_code == 413

@@ -28,7 +28,10 @@ def create_app(sessions: Sessions, settings: Settings) -> Any:
         settings: How to serve them.
     """
     fastapi = require("a service", "fastapi")
-    from nystream.serve.http import refusal, routes
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+
+    from nystream.serve.http import misdirected, misunderstood, refusal, routes
     from nystream.serve.protocol import RequestError
     from nystream.serve.service import Service
 
@@ -48,6 +51,8 @@ def create_app(sessions: Sessions, settings: Settings) -> Any:
 
     app = fastapi.FastAPI(title="nystream", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_exception_handler(RequestError, refusal)
+    app.add_exception_handler(HTTPException, misdirected)
+    app.add_exception_handler(RequestValidationError, misunderstood)
     app.include_router(routes(service))
     app.state.service = service
     return app

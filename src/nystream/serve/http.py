@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response, WebSocket
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from nystream.serve import schemas
 from nystream.serve.protocol import (
@@ -147,6 +149,19 @@ def refusal(request: Request, error: RequestError, more: Message | None = None) 
     if "retry_after" in error.details:
         headers["Retry-After"] = str(max(1, round(error.details["retry_after"])))
     return reply(request, {"error": error.to_dict(), **(more or {})}, STATUS[error.code], headers)
+
+
+def misdirected(request: Request, error: HTTPException) -> Response:
+    """Return the response to a path or a method that there is not."""
+    code = "not_allowed" if error.status_code == STATUS["not_allowed"] else "not_found"
+    message = f"{request.method} {request.url.path!r:.100} is not known; /openapi.json lists what is"
+    return reply(request, {"error": {"code": code, "message": message}}, STATUS[code], error.headers)
+
+
+def misunderstood(request: Request, error: RequestValidationError) -> Response:
+    """Return the response to parameters of the wrong type."""
+    wrong = "; ".join(f"{part['loc'][-1]}: {part['msg']}" for part in error.errors())
+    return refusal(request, RequestError("bad_request", wrong))
 
 
 def checked(replies: list[Any]) -> list[Message]:
