@@ -3,6 +3,7 @@
 Streams of the one-block model of GTZAN (random weights) push 4 tokens a second each, with Poisson arrivals, over
 WebSockets on the loopback interface. The service is a process of its own. A latency counts from the time at which a
 record was to be sent, so that a client that falls behind does not hide it.
+
     python benchmarks/serve_load.py --streams 1000 --seconds 20
 """
 

@@ -172,6 +172,26 @@ def test_the_log_is_trimmed(direct, records):
     assert 0 < rows < 3 * 100
 
 
+@pytest.mark.parametrize("is_resident", [True, False])
+def test_a_stream_that_is_rarely_used_does_not_keep_the_log(direct, records, uninterrupted, monkeypatch, is_resident):
+    monkeypatch.setattr("nystream.serve.sqlite_store.MIN_SPAN", 10)
+    service = direct(snapshot_every=5)
+    got = answers(service.push(("c", 1, records(2, 1))))
+    if not is_resident:
+        service.engine.residents.drop(StreamName("", "c"))
+    for batch in rounds(records, 1, 100):
+        service.push(*batch[:2])
+        service.engine.tidy(64)
+    (rows,) = service.service.store._db.execute("SELECT count(*) FROM log").fetchone()
+    assert rows < 60
+    assert (StreamName("", "c") in service.engine.residents) == is_resident
+    service.crash()
+    service = direct()
+    for number in range(2, 12):
+        got += answers(service.push(("c", number, records(2, number))))
+    assert got == uninterrupted([records(2, number) for number in range(1, 12)])
+
+
 def test_a_store_has_one_process_and_one_model(direct, model, tmp_path, make_app):
     service = direct()
     with pytest.raises(OSError, match="in use by another process"):

@@ -71,18 +71,22 @@ def test_nothing_acknowledged_is_lost(process, records, uninterrupted):
             got[stream].append(await client.push(f"stream {stream}", records(stream, number)))
             await asyncio.sleep(0.002)
 
+    async def grown():
+        before = [len(answers) for answers in got]
+        while any(len(answers) < old + 40 for old, answers in zip(before, got, strict=True)):
+            await asyncio.sleep(0.01)
+
     async def work():
         chance = random.Random(0)
         stop = asyncio.Event()
         async with ns.AsyncClient(f"ws://127.0.0.1:{process.port}") as client:
             tasks = [asyncio.create_task(follow(client, stream, stop)) for stream in range(STREAMS)]
             for _ in range(KILLS):
-                await asyncio.to_thread(process.wait_until_ready)
-                await asyncio.sleep(0.5 + chance.random())
+                await grown()
+                await asyncio.sleep(chance.random())
                 await asyncio.to_thread(process.end, signal.SIGKILL)
                 process.start()
-            await asyncio.to_thread(process.wait_until_ready)
-            await asyncio.sleep(0.5)
+            await grown()
             stop.set()
             await asyncio.gather(*tasks)
             return [await client.open(f"stream {stream}") for stream in range(STREAMS)]
@@ -90,7 +94,7 @@ def test_nothing_acknowledged_is_lost(process, records, uninterrupted):
     asyncio.run(asyncio.wait_for(work(), 240))
     for stream, answers in enumerate(got):
         expected = uninterrupted([records(stream, number) for number in range(1, len(answers) + 1)])
-        assert len(answers) > 20
+        assert len(answers) > 40 * KILLS
         assert [of_record[0]["token"] for of_record in answers] == list(range(1, len(answers) + 1))
         values = [[of_record[0]["output"]["sum"] for of_record in these] for these in (answers, expected)]
         np.testing.assert_allclose(*values, atol=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from nystream.extras import require
 from nystream.serve.protocol import RETRIED, Message, RequestError, checked_key, decode, encode
 
 SUBPROTOCOL = "nystream.v1.msgpack"
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds before connecting again; each time twice as long
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds before connecting again; each time twice as long
 MAX_FRAME = 1 << 24  # bytes of answers
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class AsyncClient:
         token: The bearer token, if the service needs one.
         window: The most records of a stream on their way at a time; at most as many as the service keeps answers.
         retry: Whether to connect again; otherwise a lost connection is a ConnectionError.
-        **options: More options of `websockets.connect`, such as `ssl`.
+        options: More options of `websockets.connect`, such as `ssl`.
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class AsyncClient:
                 self._outgoing.clear()
             for stream in self._streams.values():
                 stream.is_open = False
-            await asyncio.sleep(pause)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # so that clients do not come all at once
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _talk(self) -> None:

@@ -75,10 +75,10 @@ class SqliteStore:
             self._first = self._last = 0  # ids in the log
             for row, stream in self._db.execute(NEEDED):
                 self._note(stream, row)
-            (self._first,) = self._db.execute("SELECT coalesce(min(id), 0) FROM log").fetchone()
-            (self._last,) = self._db.execute(
-                "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'log'"
-            ).fetchone()
+            chosen = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'log'"
+            (self._last,) = self._db.execute(chosen).fetchone()
+            chosen = "SELECT coalesce(min(id), ?) FROM log"
+            (self._first,) = self._db.execute(chosen, (self._last + 1,)).fetchone()
         except BaseException as error:
             if self._lock is not None:
                 self._lock.release()

@@ -23,7 +23,7 @@ class Client:
         url: The address of the service, such as `ws://localhost:8000`.
         token: The bearer token, if the service needs one.
         timeout: Seconds to wait for answers, reconnecting included; None for no limit.
-        **options: Those of `AsyncClient`.
+        options: Those of `AsyncClient`.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float | None = 60.0, **options: Any) -> None:
