@@ -1,6 +1,6 @@
 """Moving the WAL of a SQLite file into the file itself, in the background of commits.
 
-SQLite would do so within a commit, which then takes a hundred times as long as others.
+SQLite would do so within a commit, whose records would wait for it.
 """
 
 from __future__ import annotations
