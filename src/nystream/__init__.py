@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nystream.layers.attention import MultiheadAttention
     from nystream.layers.encoder import StreamEncoder
     from nystream.models.stream_model import StreamModel
+    from nystream.serve import AsyncClient, Client
     from nystream.state import load_state, save_state
     from nystream.stream import StreamPool
     from nystream.train.two_phase import train_two_phase
@@ -37,6 +38,7 @@ else:
         "layers": ("MultiheadAttention",),
         "layers.encoder": ("StreamEncoder",),
         "models": ("StreamModel",),
+        "serve": ("AsyncClient", "Client"),
         "state": ("load_state", "save_state"),
         "stream": ("StreamPool",),
         "train": ("train_two_phase",),
@@ -68,7 +70,9 @@ else:
 # Without the estimators: they need scikit-learn, which is optional, so `from nystream import *` must not import them.
 __all__ = [
     "VARIANTS",
+    "AsyncClient",
     "AttentionConfig",
+    "Client",
     "EncoderConfig",
     "LinearConfig",
     "ModelConfig",

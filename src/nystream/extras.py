@@ -7,13 +7,16 @@ from typing import Any
 
 # package -> the extra that installs it
 EXTRAS = {
+    "fastapi": "serve",
     "jinja2": "cli",
     "matplotlib": "plot",
+    "msgpack": "serve",
     "narwhals": "data",
     "onnx": "export",
     "onnxruntime": "export",
     "onnxscript": "export",
     "polars": "data",
+    "prometheus_client": "serve",
     "ray": "ray",
     "rich": "cli",
     "scipy": "train",
@@ -23,11 +26,15 @@ EXTRAS = {
     "soxr": "audio",
     "tensorboard": "train",
     "tyro": "cli",
+    "uvicorn": "serve",
+    "websockets": "serve",
 }
 NAMES = {  # where they differ from the package's
+    "fastapi": "FastAPI",
     "onnx": "ONNX",
     "onnxruntime": "ONNX Runtime",
     "onnxscript": "ONNX Script",
+    "prometheus_client": "prometheus-client",
     "ray": "Ray",
     "sklearn": "scikit-learn",
     "tensorboard": "TensorBoard",

@@ -32,6 +32,7 @@ COMMANDS = {
     "fit-landmarks": Command("landmarks", "FitLandmarks", "give a trained model fixed landmarks"),
     "stream": Command("stream", "Stream", "follow a live source with a trained model"),
     "export": Command("export", "Export", "write a trained model as ONNX, to run it anywhere"),
+    "serve": Command("serve", "Serve", "serve a trained model to many live streams"),
     "bench": Command("bench", "Bench", "measure the cost of a step on this machine"),
     "costs": Command("costs", "Costs", "count operations and memory of the nine variants"),
     "reproduce": Command("reproduce", "Reproduce", "train and score the models of the paper's tables"),

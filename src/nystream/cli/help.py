@@ -44,7 +44,7 @@ def general() -> str:
         _filled(GENERAL, width),
         _rows("commands", ((name, command.summary) for name, command in COMMANDS.items()), width),
         _rows("options", OPTIONS.items(), width),
-        "Start with: nystream demo\nOptions and examples of a command: nystream COMMAND --help",
+        "Start with: nystream demo. Options and examples: nystream COMMAND --help",
     ]
     return "\n\n".join(parts) + "\n"
 

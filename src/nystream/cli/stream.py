@@ -21,6 +21,7 @@ from nystream.data.table_reader import TableReader
 from nystream.files import require_writable
 from nystream.live import models, saving
 from nystream.live.output import HumanLines, JsonLines, Printer
+from nystream.live.readers import gaps_when_skipping
 from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.series_session import SeriesSession
 from nystream.live.session import Session, live_reader
@@ -170,13 +171,15 @@ class Stream:
             saving.require_free(self.save_state, self.source)
 
     def gaps_of(self, info: ModelInfo) -> Policy | None:
-        """The policy for gaps. If a gap were an error and its record skipped, all later records would follow a gap."""
-        reader = None if info.reader is None else reader_from_dict(info.reader)
-        if not isinstance(reader, TableReader) or reader.time is None:
+        """The policy for gaps."""
+        if self.on_error == "fail":
             return self.gaps
-        if self.gaps == "fail" and self.on_error == "skip":
-            raise ValueError("--gaps fail needs --on-error fail: otherwise no record after a gap could be read")
-        return self.gaps or ("fill" if (self.on_error, reader.gaps) == ("skip", "fail") else reader.gaps)
+        try:
+            return gaps_when_skipping(info, self.gaps)
+        except ValueError as error:
+            raise ValueError(
+                "--gaps fail needs --on-error fail: otherwise no record after a gap could be read"
+            ) from error
 
     def feed(self, session: Session, source: Source) -> Feed:
         """The records to read; the session is restored if it is to be resumed."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from nystream.config import ModelInfo
 from nystream.data.reader import LiveReader, Policy, reader_from_dict, reject_gaps
+from nystream.data.table_reader import TableReader
 from nystream.data.vectors import LiveVectors
 from nystream.models import StreamModel
 
@@ -34,3 +36,16 @@ def live_reader(model: StreamModel, missing: Policy | None = None, gaps: Policy 
             f"{model.config.input_dim}"
         )
     return reader.live(missing, gaps)
+
+
+def gaps_when_skipping(info: ModelInfo, gaps: Policy | None) -> Policy | None:
+    """Return the policy for gaps if records that cannot be read are skipped.
+
+    If a gap were an error and its record skipped, all later records would follow a gap.
+    """
+    reader = None if info.reader is None else reader_from_dict(info.reader)
+    if not isinstance(reader, TableReader) or reader.time is None:
+        return gaps
+    if gaps == "fail":
+        raise ValueError("`gaps='fail'`: no record after a gap could be read; give fill or skip")
+    return gaps or ("fill" if reader.gaps == "fail" else reader.gaps)

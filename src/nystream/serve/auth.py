@@ -1,0 +1,114 @@
+"""Who may use the service: bearer tokens, each with an owner, and how fast."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from nystream.serve.protocol import RequestError
+from nystream.serve.settings import TOKENS_VARIABLE, Settings
+
+MIN_TOKEN = 16  # characters
+ANYONE = ""  # the owner of all streams if there are no tokens
+LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+class Tokens:
+    """The tokens of a service and their owners; without any, everyone is the same owner.
+
+    Args:
+        lines: `NAME:TOKEN` or `TOKEN`, one on each line; empty lines and those that begin with # are ignored. Tokens of
+            the same name own the same streams, so that a token can be replaced.
+        source: Where they come from, for errors.
+    """
+
+    def __init__(self, lines: str = "", source: str = "tokens") -> None:
+        self._owners: dict[bytes, str] = {}  # by the hash of the token: hashes have the same length
+        for number, line in enumerate(lines.splitlines(), 1):
+            name, colon, token = line.strip().rpartition(":")
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            if len(token) < MIN_TOKEN or not token.isascii() or " " in token:
+                raise ValueError(
+                    f"{source}, line {number}: a token must have at least {MIN_TOKEN} ASCII characters without spaces; "
+                    f"python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
+                )
+            digest = hashlib.sha256(token.encode()).digest()
+            self._owners[digest] = f"name:{name.strip()}" if colon else f"token:{digest.hex()[:32]}"
+
+    @classmethod
+    def of(cls, settings: Settings) -> Tokens:
+        """Read the tokens of a service; raise if it needs some and has none."""
+        if settings.tokens_file is not None:
+            tokens = cls(settings.tokens_file.read_text("utf-8"), str(settings.tokens_file))
+            if not tokens:
+                raise ValueError(f"tokens_file={settings.tokens_file} has no token")
+        else:
+            tokens = cls(os.environ.get(TOKENS_VARIABLE, ""), TOKENS_VARIABLE)
+        if not tokens and not settings.is_loopback:
+            raise ValueError(
+                f"host={settings.host} can be reached from other machines, so tokens are needed: give `tokens_file` or "
+                f"set {TOKENS_VARIABLE}"
+            )
+        return tokens
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def owner(self, headers: Mapping[str, str]) -> str:
+        """Return the owner that a request speaks for; RequestError if it may not come in."""
+        self._check_origin(headers)
+        if not self._owners:
+            return ANYONE
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        digest = hashlib.sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+        owner = None
+        for known, name in self._owners.items():  # all of them, so that the time says nothing
+            if hmac.compare_digest(known, digest):
+                owner = name
+        if scheme.lower() != "bearer" or owner is None:
+            raise RequestError("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
+        return owner
+
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
+        """Refuse pages of other sites, which a browser on this machine would let reach a service without tokens."""
+        host = headers.get("host", "")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            raise RequestError("forbidden", f"requests from pages of {origin!r:.100} are not allowed")
+        if not self._owners and _host_name(host) not in LOOPBACK_NAMES:
+            raise RequestError("forbidden", f"Host is {host!r:.100}, but without tokens it must be a loopback name")
+
+
+class Rates:
+    """A token bucket for each owner: `rate` records a second, and as many at once."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._buckets: dict[str, tuple[float, float]] = {}  # owner -> records left, and when
+
+    def take(self, owner: str, records: int) -> None:
+        """Count records; RequestError if they come too fast."""
+        if not self._rate:
+            return
+        now, most = time.monotonic(), max(self._rate, 1.0)
+        left, when = self._buckets.get(owner, (most, now))
+        left = min(most, left + (now - when) * self._rate)
+        needed = min(float(records), most)  # a push of more than a second's records passes when the bucket is full
+        self._buckets[owner] = left - records * (left >= needed), now
+        if left < needed:
+            wait = (needed - left) / self._rate
+            raise RequestError(
+                "rate_limited", f"more than {self._rate:g} records a second; wait {wait:.3f} s", retry_after=wait
+            )
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

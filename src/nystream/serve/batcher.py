@@ -1,0 +1,176 @@
+"""The thread that runs the engine: requests wait in a bounded queue, and those that arrive together run together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+from nystream.serve.engine import Engine, Reply
+from nystream.serve.metrics import Metrics
+from nystream.serve.protocol import Push, RequestError
+from nystream.serve.residents import StreamName
+from nystream.serve.settings import Settings
+
+SWEEP_SECONDS = 1.0  # between two searches for idle streams
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["open", "push", "find", "list", "close"]
+
+
+class Request(NamedTuple):
+    """What the engine is to do, and who gets the reply."""
+
+    kind: Kind
+    owner: str
+    value: Any  # a Push; a key; for a list, the last key before it and its length
+    done: Callable[[Reply], object]  # called in the event loop
+    arrived: float
+
+
+class Batcher:
+    """A bounded queue of requests, and the thread that runs them.
+
+    Args:
+        engine: Runs batches of requests; only this thread uses it.
+        settings: Those of the service.
+        metrics: Counts batches and waiting times.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, metrics: Metrics) -> None:
+        self._engine, self._settings, self._metrics = engine, settings, metrics
+        self._queue: deque[Request] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="nystream-batcher", daemon=True)
+        metrics.queue.set_function(lambda: len(self._queue))
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are accepted."""
+        return self._thread.is_alive() and not self._stopping and len(self._queue) < self._settings.max_queue
+
+    def start(self) -> None:
+        """Start the thread; replies are delivered in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Run what waits, write out all streams and end the thread. Later requests are refused."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join()
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Queue requests, in order: all of them or, with RequestError, none."""
+        with self._changed:
+            if self._stopping:
+                raise RequestError("shutting_down", "the service is shutting down; connect again", retry_after=1)
+            before = len(self._queue)
+            if before + len(requests) > self._settings.max_queue:
+                waiting = f"{before} requests wait, and {self._settings.max_queue} may; send {len(requests)} later"
+                raise RequestError("overloaded", waiting, retry_after=0.1)
+            self._queue.extend(requests)
+            # The thread waits for the first request, or for a full batch: more wake-ups would only cost time.
+            if not before or before < self._settings.max_batch <= len(self._queue):
+                self._changed.notify()
+
+    async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
+        """Queue one request for each value and return the replies; RequestError if they are not accepted."""
+        loop, now = asyncio.get_running_loop(), time.perf_counter()
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in values]
+        self.submit(
+            [Request(kind, owner, value, _resolver(future), now) for value, future in zip(values, futures, strict=True)]
+        )
+        return list(await asyncio.gather(*futures))
+
+    def _run(self) -> None:
+        swept = time.monotonic()
+        while (batch := self._next_batch()) is not None:
+            replies = list[tuple[Request, Reply]]()
+            for kind, group in groupby(batch, key=lambda request: request.kind):
+                requests = list(group)
+                replies += zip(requests, self._replies(kind, requests), strict=True)
+            self._deliver(replies)
+            self._quietly(self._engine.tidy, len(batch))
+            if time.monotonic() - swept > SWEEP_SECONDS:
+                self._quietly(self._engine.residents.evict_idle)
+                swept = time.monotonic()
+        self._quietly(self._engine.shut_down)
+
+    def _next_batch(self) -> list[Request] | None:
+        """Wait for requests, but not longer than a sweep: there may be none. None if the thread is to end."""
+        most, wait = self._settings.max_batch, self._settings.max_wait_ms / 1000
+        with self._changed:
+            if not self._queue and not self._stopping:
+                self._changed.wait(SWEEP_SECONDS)
+            if not self._queue:
+                return None if self._stopping else []
+            if wait and len(self._queue) < most and not self._stopping:
+                left = self._queue[0].arrived + wait - time.perf_counter()
+                if left > 0:
+                    self._changed.wait_for(lambda: len(self._queue) >= most or self._stopping, left)
+            return [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
+
+    def _replies(self, kind: Kind, requests: Sequence[Request]) -> Sequence[Reply]:
+        engine = self._engine
+        try:
+            if kind == "push":
+                self._metrics.batch_records.observe(len(requests))
+                return engine.push([(request.owner, request.value) for request in requests])
+            if kind == "open":
+                return engine.open([StreamName(request.owner, request.value) for request in requests])
+            if kind == "list":
+                return [engine.streams(request.owner, *request.value) for request in requests]
+            one = engine.find if kind == "find" else engine.close
+            return [one(StreamName(request.owner, request.value)) for request in requests]
+        except Exception:
+            log.exception("requests failed", extra={"fields": {"kind": kind, "requests": len(requests)}})
+            return [RequestError("failed", "the request could not be processed")] * len(requests)
+
+    def _deliver(self, replies: Sequence[tuple[Request, Reply]]) -> None:
+        now = time.perf_counter()
+        for request, reply in replies:
+            if request.kind == "push":
+                self._metrics.latency_seconds.observe(now - request.arrived)
+            if isinstance(reply, RequestError) and reply.code != "store_failed":  # counted where it failed
+                self._metrics.refused.labels(reply.code).inc()
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for the replies
+            self._loop.call_soon_threadsafe(_call, replies)
+
+    @staticmethod
+    def _quietly(do: Callable[..., object], *arguments: Any) -> None:
+        """Do what nobody waits for: an error is logged, and the thread goes on."""
+        try:
+            do(*arguments)
+        except Exception:
+            log.exception("background work failed")
+
+
+def push_requests(owner: str, pushes: Sequence[Push], done: Callable[[Reply], object]) -> list[Request]:
+    """Return the requests of records."""
+    now = time.perf_counter()
+    return [Request("push", owner, push, done, now) for push in pushes]
+
+
+def _call(replies: Sequence[tuple[Request, Reply]]) -> None:
+    for request, reply in replies:
+        request.done(reply)
+
+
+def _resolver(future: asyncio.Future[Reply]) -> Callable[[Reply], None]:
+    def resolve(reply: Reply) -> None:
+        if not future.done():  # the client may be gone
+            future.set_result(reply)
+
+    return resolve

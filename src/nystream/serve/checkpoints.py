@@ -1,0 +1,55 @@
+"""Moving the WAL of a SQLite file into the file itself, in the background of commits.
+
+SQLite would do so within a commit, whose records would wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+
+WAL_BYTES = 16 << 20  # from which on it is moved
+LOOK_SECONDS = 0.2
+PASSES = 2  # the second one moves what came during the first, so that little is left
+
+log = logging.getLogger(__name__)
+
+
+class Checkpoints:
+    """A thread that moves the WAL while another connection writes.
+
+    Args:
+        path: The database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._wal = path, path.with_name(f"{path.name}-wal")
+        self._ended, self._nearly_done = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nystream-checkpoints", daemon=True)
+        self._thread.start()
+
+    def finish(self, writer: sqlite3.Connection) -> None:
+        """Between two commits of the writer: move the little that is left, so that the WAL starts anew."""
+        if self._nearly_done.is_set():
+            writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            self._nearly_done.clear()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        while not self._ended.wait(LOOK_SECONDS):
+            try:
+                # The file keeps its size when the WAL starts anew: only SQLite knows how much of it is in use.
+                if not self._nearly_done.is_set() and self._wal.stat().st_size > WAL_BYTES:
+                    for _ in range(PASSES):
+                        db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    self._nearly_done.set()
+            except (sqlite3.Error, OSError) as error:  # a full disk, for example: the WAL stays as it is
+                log.warning("the WAL could not be moved", extra={"fields": {"error": str(error)}})
+        db.close()

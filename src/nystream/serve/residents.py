@@ -1,0 +1,254 @@
+"""The streams of a service that are in memory: loading them from the store, writing them out, making room."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from nystream.live import Sessions
+from nystream.serve.metrics import Metrics
+from nystream.serve.protocol import RequestError, unpack
+from nystream.serve.settings import Settings
+from nystream.serve.store import Saved, Snapshot, Store, StoredStream, StoreError
+
+MIN_IDLE_SECONDS = 1.0  # before a stream may have to make room: streams in use would be loaded again at once
+MIN_LOGGED, MAX_LOGGED = 32, 4096  # records in a stream's log when a snapshot is written: bounds of the replay
+SNAPSHOT_RECORDS = 128  # between two snapshots if there is no log
+GOLDEN = 0.6180339887498949  # multiples of it are spread evenly modulo one
+
+log = logging.getLogger(__name__)
+
+
+class StreamName(NamedTuple):
+    """Keys of different owners are different streams."""
+
+    owner: str
+    key: str
+
+
+class Resident:
+    """A stream in memory; its session has its id as the key.
+
+    Attributes:
+        last: Number of the last record taken.
+        answers: Numbers and packed answers of the last records, oldest first.
+        records, bytes: What was taken in since the last snapshot.
+        used: When it was last pushed to.
+    """
+
+    def __init__(self, stream: StoredStream, keep_answers: int) -> None:
+        self.id, self.name = stream.id, StreamName(stream.owner, stream.key)
+        self.last = 0
+        self.answers: deque[tuple[int, bytes]] = deque(maxlen=keep_answers)
+        self.bytes = self.records = 0
+        self.used = time.monotonic()
+        # The first snapshots of streams that start together are not due together.
+        self.share = 0.5 + (stream.id * GOLDEN) % 1 / 2
+
+    def add(self, number: int, answer: bytes, size: int) -> None:
+        """Note a record that was taken in, with the bytes that it takes in the log."""
+        self.last = number
+        self.answers.append((number, answer))
+        self.records += 1
+        self.bytes += size
+
+    def answer(self, number: int) -> bytes | None:
+        """Return the stored answer of a record; None if it is too old."""
+        place = len(self.answers) - 1 - (self.last - number)
+        return self.answers[place][1] if place >= 0 else None
+
+
+class Residents:
+    """The streams in memory, least recently used first.
+
+    Args:
+        sessions: Takes in their records.
+        store: Has the others.
+        settings: Those of the service.
+        metrics: Counts what is loaded and written out.
+    """
+
+    def __init__(self, sessions: Sessions, store: Store, settings: Settings, metrics: Metrics) -> None:
+        self.sessions, self._store, self._settings, self._metrics = sessions, store, settings, metrics
+        self._residents: OrderedDict[StreamName, Resident] = OrderedDict()
+        self._due: dict[StreamName, None] = {}  # streams whose snapshots are due, longest first
+        self._snapshot_bytes = sessions.bytes_per_stream
+
+    def __len__(self) -> int:
+        return len(self._residents)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._residents
+
+    def get(self, name: StreamName) -> Resident | None:
+        """Return a stream if it is in memory."""
+        return self._residents.get(name)
+
+    def use(self, names: Collection[StreamName]) -> dict[StreamName, Resident | RequestError]:
+        """Return streams for use, loaded from the store if needed, or why they cannot be used."""
+        ready: dict[StreamName, Resident | RequestError] = {}
+        absent, now = list[StreamName](), time.monotonic()
+        for name in names:
+            resident = self._residents.get(name)
+            if resident is None:
+                absent.append(name)
+            else:
+                resident.used, ready[name] = now, resident
+                self._residents.move_to_end(name)
+        if absent:
+            ready |= self._load(absent)
+        return ready
+
+    def note(self, resident: Resident) -> None:
+        """Plan a snapshot of a stream that has taken in a record, if it is due."""
+        durability, every = self._settings.durability, self._settings.snapshot_every
+        if durability == "none":
+            return
+        if every is not None or durability == "snapshot":
+            is_due = resident.records >= resident.share * (every or SNAPSHOT_RECORDS)
+        else:  # the log takes as much space as the snapshot that replaces it
+            is_due = resident.bytes >= resident.share * self._snapshot_bytes and resident.records >= MIN_LOGGED
+            is_due = is_due or resident.records >= MAX_LOGGED
+        if is_due:
+            self._due[resident.name] = None
+
+    def write_due(self, limit: int) -> None:
+        """Write some of the snapshots that are due. If that fails, they stay due."""
+        names = [name for name, _ in zip(list(self._due), range(limit), strict=False)]
+        if names:
+            try:
+                self.write(self._residents[name] for name in names)
+            except StoreError as error:
+                log.error("snapshots could not be written", extra={"fields": {"error": str(error)}})
+
+    def write_overdue(self) -> None:
+        """Write a snapshot of a stream that keeps the log from being trimmed, even if it has to be loaded for that."""
+        stream = self._store.overdue() if self._settings.durability == "log" else None
+        if stream is None:
+            return
+        name = StreamName(stream.owner, stream.key)
+        was_resident = name in self._residents
+        resident = self._residents.get(name) or self._load([name])[name]
+        if isinstance(resident, Resident):
+            self.write([resident])
+            if not was_resident:
+                self.drop(name)
+
+    def write(self, residents: Iterable[Resident]) -> None:
+        """Write snapshots of streams to the store."""
+        residents = list(residents)
+        snapshots = [self._snapshot(resident) for resident in residents]
+        self._store.save(snapshots)
+        self._metrics.snapshots.inc(len(snapshots))
+        for resident in residents:
+            resident.bytes = resident.records = 0
+            resident.share = 1.0
+            self._due.pop(resident.name, None)
+
+    def drop(self, name: StreamName) -> None:
+        """Remove a stream from memory as it is."""
+        resident = self._residents.pop(name, None)
+        self._due.pop(name, None)
+        if resident is not None and resident.id in self.sessions:
+            self.sessions.close(resident.id)
+
+    def evict_idle(self) -> None:
+        """Write out and remove the streams that were not used for long."""
+        before = time.monotonic() - self._settings.idle_seconds
+        idle = []
+        for resident in self._residents.values():  # least recently used first
+            if resident.used > before:
+                break
+            idle.append(resident)
+        self._evict(idle)
+
+    def write_all(self) -> None:
+        """Write out all streams that would otherwise be lost."""
+        if self._settings.durability == "snapshot":
+            self.write(resident for resident in self._residents.values() if resident.records)
+
+    def _evict(self, residents: Sequence[Resident]) -> None:
+        try:
+            if self._settings.durability != "log":  # the log has it all
+                self.write(resident for resident in residents if resident.records)
+        except StoreError as error:
+            log.error("idle streams could not be written out", extra={"fields": {"error": str(error)}})
+            return
+        for resident in residents:
+            self.drop(resident.name)
+        self._metrics.evictions.inc(len(residents))
+
+    def _make_room(self, count: int) -> int:
+        """Evict streams until there is room for `count` more, if possible; return for how many there is."""
+        needed = len(self) + count - self._settings.max_streams
+        before, idle = time.monotonic() - MIN_IDLE_SECONDS, list[Resident]()
+        for resident in self._residents.values():
+            if len(idle) >= needed or resident.used > before:
+                break
+            idle.append(resident)
+        if idle:
+            self._evict(idle)
+        return self._settings.max_streams - len(self)
+
+    def _load(self, names: Sequence[StreamName]) -> dict[StreamName, Resident | RequestError]:
+        ready: dict[StreamName, Resident | RequestError] = {}
+        room = self._make_room(len(names))
+        full = RequestError("overloaded", f"max_streams={self._settings.max_streams} streams are in use", retry_after=1)
+        stored = list[tuple[StoredStream, Saved]]()
+        for name in names:
+            stream = self._store.find(*name)
+            if stream is None:
+                ready[name] = RequestError("unknown_stream", f"key {name.key!r} is not open; open it first")
+            elif len(stored) >= room:
+                ready[name] = full
+            else:
+                stored.append((stream, self._store.load(stream.id)))
+        try:
+            return ready | self._restore(stored)
+        except Exception:  # one of them cannot be restored: find out which
+            for stream, saved in stored:
+                name = StreamName(stream.owner, stream.key)
+                try:
+                    ready |= self._restore([(stream, saved)])
+                except Exception as error:
+                    log.exception("a stream cannot be restored", extra={"fields": {"key": name.key}})
+                    ready[name] = RequestError("damaged", f"key {name.key!r} cannot be restored: {error}")
+            return ready
+
+    def _restore(self, stored: Sequence[tuple[StoredStream, Saved]]) -> dict[StreamName, Resident | RequestError]:
+        """Restore streams from their snapshots and replay their logs: all of them, or none and raise."""
+        snapshots = {stream.id: saved.snapshot for stream, saved in stored if saved.snapshot is not None}
+        rows = [row for _, saved in stored for row in saved.rows]
+        try:
+            self.sessions.restore_many(
+                {key: (snapshot.state, snapshot.memory) for key, snapshot in snapshots.items() if snapshot.state}
+            )
+            if rows:
+                self.sessions.take_many([row.stream for row in rows], [unpack(row.record) for row in rows])
+        except BaseException:
+            for stream, _ in stored:
+                if stream.id in self.sessions:
+                    self.sessions.close(stream.id)
+            raise
+        ready: dict[StreamName, Resident | RequestError] = {}
+        for stream, saved in stored:
+            resident = Resident(stream, self._settings.keep_answers)
+            if saved.snapshot is not None:
+                resident.last = saved.snapshot.number
+                resident.answers.extend(saved.snapshot.answers)
+            for row in saved.rows:
+                resident.add(row.number, row.answer, len(row.record) + len(row.answer))
+            self._residents[resident.name] = ready[resident.name] = resident
+        self._metrics.restored.inc(len(stored))
+        self._metrics.replayed.inc(len(rows))
+        return ready
+
+    def _snapshot(self, resident: Resident) -> Snapshot:
+        state, memory = None, dict[str, Any]()
+        if resident.id in self.sessions:
+            state, memory = self.sessions.snapshot(resident.id)
+            self._snapshot_bytes = len(state)
+        return Snapshot(resident.id, resident.last, state, memory, list(resident.answers))

@@ -1,0 +1,100 @@
+"""The settings of a service. Each field is an option of `nystream serve`."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from nystream.config.checks import positive_int
+from nystream.config.option import option
+from nystream.data.reader import Policy
+
+Durability = Literal["none", "snapshot", "log"]
+
+TOKENS_VARIABLE = "NYSTREAM_TOKENS"  # environment variable with tokens, as the lines of a tokens file
+POSITIVE = (
+    *("max_batch", "max_queue", "max_in_flight", "max_streams", "max_streams_per_token", "max_frame_bytes"),
+    *("keep_answers", "snapshot_every"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a service listens, batches, stores and protects its streams."""
+
+    host: str = option("127.0.0.1", "Address to listen on. Any but a loopback address needs tokens.", "ADDRESS")
+    port: int = option(8000, "Port to listen on; 0 for any free one.")
+    store: Path = option(
+        Path("nystream-streams.db"), "SQLite file of the streams; created if needed. Not used with none.", "FILE"
+    )
+    durability: Durability = option(
+        "log",
+        "What survives a crash: with log, every acknowledged record; with snapshot, streams as they were some records "
+        "ago; with none, nothing.",
+    )
+    max_wait_ms: float = option(2.0, "Milliseconds that a record may wait for others to run together with.")
+    max_batch: int = option(256, "The most records that run together.")
+    max_queue: int = option(8192, "The most records that may wait; more are refused with 503.")
+    max_in_flight: int = option(
+        1024, "The most records of one connection without an answer that was sent; until then no more are read."
+    )
+    max_streams: int = option(
+        10_000, "The most streams in memory. Idle ones make room for others, and return when they are pushed to."
+    )
+    max_streams_per_token: int = option(100_000, "The most streams that one token may own.")
+    max_rate: float = option(0.0, "The most records a second per token; 0 for no limit.", "NUMBER", "no limit")
+    max_frame_bytes: int = option(1 << 20, "The largest WebSocket frame or HTTP body, in bytes.")
+    idle_seconds: float = option(600.0, "Streams without a record for this long are removed from memory.")
+    send_seconds: float = option(10.0, "A connection that takes no answer for this long is closed.")
+    keep_answers: int = option(64, "Answers kept per stream, for records that are sent again.")
+    snapshot_every: int | None = option(
+        None, "Records between two snapshots of a stream.", "N", "as many as take the space of a snapshot"
+    )
+    tokens_file: Path | None = option(
+        None,
+        f"File with a bearer token on each line, as NAME:TOKEN or TOKEN; by default the lines of {TOKENS_VARIABLE} in "
+        "the environment.",
+        "FILE",
+    )
+    tls_cert: Path | None = option(None, "Certificate chain, for TLS.", "FILE")
+    tls_key: Path | None = option(None, "Private key of the certificate.", "FILE")
+    missing: Policy | None = option(
+        None, "How to treat empty fields: reject the record, fill or skip.", "fail|fill|skip", "as in training"
+    )
+    gaps: Policy | None = option(
+        None,
+        "How to treat gaps in time: fill with the last values, or skip the gap.",
+        "fill|skip",
+        "as in training; fill if training used fail",
+    )
+    backend: Literal["auto", "numba", "torch"] = option(
+        "auto", "Backend that steps the model: compiled for the CPU, or torch."
+    )
+
+    def __post_init__(self) -> None:
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if value is not None:
+                positive_int(name, value)
+        for name in ("max_wait_ms", "max_rate", "idle_seconds", "send_seconds"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name}={value} must be a number of at least 0")
+        if not 0 <= self.port < 1 << 16:
+            raise ValueError(f"port={self.port} must be from 0 to {(1 << 16) - 1}")
+        if self.durability not in get_args(Durability):
+            raise ValueError(f"durability={self.durability!r} must be one of {', '.join(get_args(Durability))}")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both or neither")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False

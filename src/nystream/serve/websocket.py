@@ -1,0 +1,163 @@
+"""One WebSocket: many streams, any number of records on their way, and a bound on what waits to be sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+from fastapi import WebSocket, WebSocketDisconnect
+
+from nystream.serve.batcher import Request, push_requests
+from nystream.serve.engine import Reply
+from nystream.serve.protocol import (
+    SLOW_CLIENT,
+    SUBPROTOCOLS,
+    Encoding,
+    Message,
+    Push,
+    RequestError,
+    checked_key,
+    encode,
+    messages,
+    pushes,
+)
+from nystream.serve.service import Service
+
+MAX_MESSAGES = 256  # in one frame to a client
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """Reads messages of one client and sends the replies.
+
+    Args:
+        socket: The accepted WebSocket.
+        owner: Whose streams it may use.
+        service: Runs the requests.
+    """
+
+    def __init__(self, socket: WebSocket, owner: str, service: Service) -> None:
+        self._socket, self._owner, self._batcher = socket, owner, service.batcher
+        self._settings, self._rates, self._metrics = service.settings, service.rates, service.metrics
+        self._encoding: Encoding | None = SUBPROTOCOLS.get(socket.headers.get("sec-websocket-protocol", ""))
+        self._replies: deque[Message] = deque()
+        self._in_flight = 0  # messages whose replies are not sent yet: bounds the replies that wait
+        self._changed = asyncio.Event()  # a reply waits
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve the client until it leaves, or is closed because it takes no answers."""
+        self._metrics.connections.inc()
+        reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        try:
+            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if (error := task.exception()) is not None and not isinstance(error, WebSocketDisconnect):
+                    log.error("a connection failed", exc_info=error)
+        finally:
+            self._metrics.connections.dec()
+            reader.cancel()
+            writer.cancel()
+
+    async def _read(self) -> None:
+        while True:
+            frame = await self._socket.receive()
+            if frame["type"] == "websocket.disconnect":
+                return
+            text = frame.get("text")
+            data: str | bytes = frame["bytes"] if text is None else text
+            encoding: Encoding = "msgpack" if text is None else "json"
+            self._encoding = self._encoding or encoding
+            try:
+                for message in messages(data, encoding):
+                    await self._handle(message)
+            except RequestError as error:
+                await self._wait_for_room(1)
+                self._refuse(error, {})
+
+    async def _handle(self, message: Message) -> None:
+        try:
+            requests = self._requests(message)
+        except RequestError as error:
+            await self._wait_for_room(1)
+            self._refuse(error, message)
+            return
+        await self._wait_for_room(len(requests))
+        try:
+            if message["type"] == "push":
+                self._rates.take(self._owner, len(requests))
+            self._batcher.submit(requests)
+            self._in_flight += len(requests)
+        except RequestError as error:
+            self._refuse(error, message)
+
+    async def _wait_for_room(self, count: int) -> None:
+        """Read no more while the client does not take its answers."""
+        while self._in_flight and self._in_flight + count > self._settings.max_in_flight:
+            self._room.clear()
+            await self._room.wait()
+
+    def _requests(self, message: Message) -> list[Request]:
+        kind, key = message["type"], checked_key(message.get("key"))
+        if kind == "push":
+            found = pushes(key, message)
+            if len(found) > self._settings.max_in_flight:
+                most = self._settings.max_in_flight
+                raise RequestError("bad_request", f"{len(found)} records in one message, but at most {most} may be")
+            return [request for push in found for request in push_requests(self._owner, [push], self._answer(push))]
+        if kind in ("open", "close"):
+            return [Request(kind, self._owner, key, self._reply(kind, key), 0.0)]
+        raise RequestError("bad_request", f'"type" is {kind!r:.40}, but must be "open", "push" or "close"')
+
+    def _answer(self, push: Push) -> Any:
+        def done(reply: Reply) -> None:
+            if isinstance(reply, RequestError):
+                number = {} if push.number is None else {"number": push.number}
+                self._queue({"type": "error", "key": push.key, **number, **reply.to_dict()})
+            else:
+                self._queue({"type": "answer", "key": push.key, **reply})
+
+        return done
+
+    def _reply(self, kind: str, key: str) -> Any:
+        def done(reply: Reply) -> None:
+            if isinstance(reply, RequestError):
+                self._queue({"type": "error", "key": key, **reply.to_dict()})
+            else:
+                self._queue({"type": "opened" if kind == "open" else "closed", **reply})
+
+        return done
+
+    def _refuse(self, error: RequestError, message: Message) -> None:
+        """Reply to a message that was not submitted."""
+        self._metrics.refused.labels(error.code).inc()
+        self._in_flight += 1
+        about = {name: message[name] for name in ("key", "number") if isinstance(message.get(name), str | int)}
+        self._queue({"type": "error", **about, **error.to_dict()})
+
+    def _queue(self, reply: Message) -> None:
+        self._replies.append(reply)
+        self._changed.set()
+
+    async def _write(self) -> None:
+        while True:
+            await self._changed.wait()
+            count = min(len(self._replies), MAX_MESSAGES)
+            replies = [self._replies.popleft() for _ in range(count)]
+            if not self._replies:
+                self._changed.clear()
+            frame = encode(replies[0] if count == 1 else replies, self._encoding or "json")
+            send = self._socket.send_text(frame) if isinstance(frame, str) else self._socket.send_bytes(frame)
+            try:
+                await asyncio.wait_for(send, self._settings.send_seconds or None)
+            except TimeoutError:
+                log.warning("a client takes no answers", extra={"fields": {"waiting": self._in_flight}})
+                with suppress(Exception):
+                    await asyncio.wait_for(self._socket.close(SLOW_CLIENT, "answers were not taken"), 1)
+                return
+            self._in_flight -= count
+            self._room.set()
