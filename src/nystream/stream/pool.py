@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import heapq
 from threading import Lock
 from typing import Any, NoReturn, SupportsIndex
@@ -12,16 +11,12 @@ import torch
 
 from nystream.config import AttentionConfig, EncoderConfig
 from nystream.config.checks import positive_int
-from nystream.layers.attention import MultiheadAttention
-from nystream.layers.encoder import StreamEncoder
-from nystream.models.stream_model import StreamModel
 from nystream.stream import forks, inputs
 from nystream.stream.backends import choose
 from nystream.stream.errors import UnknownStreamError, room_for
+from nystream.stream.owned import Model, check_model, own_copy, variant_of
 from nystream.stream.replay import replayed
 from nystream.stream.snapshot import Snapshots
-
-Model = StreamModel | StreamEncoder | MultiheadAttention
 
 
 class StreamPool:
@@ -75,10 +70,10 @@ class StreamPool:
         weights: str = "float32",
         ring_dtype: str = "float32",
     ) -> None:
-        _check_model(model)
+        check_model(model)
         positive_int("capacity", capacity)
         with room_for("the pool's copy of the model"):
-            self._model: Any = _own_copy(model)
+            self._model: Any = own_copy(model)
         self._backend = choose(self._model, backend, weights, ring_dtype)(self._model, capacity)
         self._weights, self._ring_dtype = weights, ring_dtype
         self._snapshots = Snapshots(self._model)
@@ -273,7 +268,7 @@ class StreamPool:
 
     def __repr__(self) -> str:
         return (
-            f"StreamPool({type(self._model).__name__} of {_variant(self.config)!r}, {len(self)} of {self.capacity} "
+            f"StreamPool({type(self._model).__name__} of {variant_of(self.config)!r}, {len(self)} of {self.capacity} "
             f"streams open, backend={self.backend!r}, weights={self.weights!r}, ring_dtype={self.ring_dtype!r}, "
             f"{self.bytes_per_stream:,} bytes per stream)"
         )
@@ -379,36 +374,3 @@ class StreamPool:
         width = "input_dim" if hasattr(self.config, "input_dim") else "embed_dim"
         group = f"update_size={self._in_shape[0]}, " if len(self._in_shape) == 2 else ""
         return f"{group}{width}={self._in_shape[-1]}"
-
-
-def _variant(cfg: AttentionConfig | EncoderConfig) -> str:
-    return cfg.variant if isinstance(cfg, AttentionConfig) else cfg.blocks[-1].variant
-
-
-def _check_model(model: object) -> None:
-    """Raise if `model` cannot be streamed, or has more than one output per token."""
-    if not isinstance(model, Model):
-        raise TypeError(
-            f"model is a {type(model).__name__}, but must be a StreamModel, a StreamEncoder or a MultiheadAttention"
-        )
-    if not model.config.single:
-        raise ValueError(
-            f"model is a {type(model).__name__} of variant {_variant(model.config)!r}, which returns all "
-            f"{model.config.window} rows of its window at every step, but a pool needs only the newest; use a variant "
-            f"that ends in -single, or a StreamModel"
-        )
-    if any(x.is_meta for x in model.parameters()):
-        raise ValueError("model has weights on the meta device, which have no values; load them first")
-
-
-def _own_copy(model: Model) -> Model:
-    """A copy of the model, ready to stream."""
-    with torch.inference_mode(False), torch.no_grad():
-        own = copy.deepcopy(model).eval().requires_grad_(False)
-        own.zero_grad()
-        for part in own.modules():
-            if isinstance(part, MultiheadAttention):
-                if part.config.fixed:
-                    part.learn_landmarks(False)  # with buffers Γ† is computed once; with parameters, at every step
-                part.require_landmarks()
-    return own
