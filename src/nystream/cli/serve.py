@@ -30,7 +30,11 @@ class Serve(Settings):
         help="A run folder, a model folder, or demand: a small model that comes with the package.", metavar="MODEL"
     )
 
+    def __post_init__(self) -> None:
+        """Leave the checks to `run`, whose errors are printed as those of all commands."""
+
     def run(self) -> None:
+        super().__post_init__()
         model = models.load(self.model)
         gaps = gaps_when_skipping(model.info, self.gaps)
         run(Sessions(model, self.missing, gaps, self.backend), self)
