@@ -22,6 +22,6 @@ def load() -> str:
     streams = record["cases"][0]["streams"]
     head = ["durability", "p50", "p99", "p99.9", "cores, service", "cores, client", "memory", "store"]
     return (
-        f"{streams:,} streams of a model of GTZAN's size, each with 4 tokens per second at random times, over WebSockets "
-        f"on the same machine ({source(record)}):\n\n" + table(head, rows)
+        f"{streams:,} streams of a model of GTZAN's size, each with 4 tokens per second at random times, over "
+        f"WebSockets on the same machine ({source(record)}):\n\n" + table(head, rows)
     )
