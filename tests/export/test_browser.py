@@ -278,11 +278,7 @@ def test_reader_and_files_in_node(example, tmp_path):
 
 def test_sample(browser, open_page):
     page = open_page(browser)
-    page.select_option("#speed", "Infinity")
-    until(page, lambda: tokens_of(page) >= TOKENS)
-    page.click("#play")
-    page.wait_for_selector("#play:has-text('Play')")
-    got = saved(page)
+    got = play_to_the_end(page)
     assert len(got) == tokens_of(page) >= TOKENS
     header, *lines = islice(csv_lines(SAMPLE_SHARE), len(got) + 1)
     records = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]

@@ -199,7 +199,7 @@ def test_a_store_has_one_process_and_one_model(direct, model, tmp_path, make_app
     service.crash()
     torch.manual_seed(1)
     other = ns.StreamModel(model.config, model.info)
-    with pytest.raises(ValueError, match=r"streams of another model .* give another `store`"):
+    with pytest.raises(ValueError, match=r"streams of another model .* give `migrate`"):
         create_app(Sessions(other), Settings(store=tmp_path / "streams.db"))
     (tmp_path / "text.db").write_text("not a database " * 100)
     with pytest.raises(ValueError, match="is not a file of streams"):

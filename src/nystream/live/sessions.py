@@ -112,12 +112,25 @@ class Sessions:
         arrays = self._streams, self._tokens, self._states.rows
         return self._pool.bytes_per_stream + sum(array.itemsize for array in arrays)
 
-    def open(self, key: Hashable) -> None:
-        """Start a stream; ValueError if there is one with this key."""
+    def open(self, key: Hashable, memory: dict[str, Any] | None = None, tokens: int = 0) -> None:
+        """Start a stream; ValueError if there is one with this key.
+
+        Args:
+            key: What identifies it.
+            memory: What the reader remembers of records before, as in a snapshot.
+            tokens: The number of tokens before. The model knows nothing of them, so the answers are those of a stream
+                that has read them only after the model's `replay_length` of tokens.
+        """
         with self._lock:
             if key in self._slots:
                 raise ValueError(f"key={key!r} is open already; restart(key) starts it anew")
-            self._start(key)
+            self._unload()
+            before = self.reader.state
+            try:
+                state = self._fresh if memory is None else self._remembered(memory)
+            finally:
+                self.reader.state = before
+            self._start(key, state, tokens)
 
     def close(self, key: Hashable) -> None:
         """End a stream; another one can use its memory."""
@@ -365,15 +378,15 @@ class Sessions:
             raise RuntimeError(f"the stream of key={key!r} was interrupted within a record; restart or restore it")
         return self._slots[key]
 
-    def _start(self, key: Hashable) -> int:
+    def _start(self, key: Hashable, state: Any = None, tokens: int = 0) -> int:
         slot = self._new_slot(key)
         try:
-            self._streams[slot] = self._pool.open()
+            self._streams[slot] = self._pool.open(time=tokens)
         except BaseException:
             self._slots.release(key)
             raise
-        self._states.store(slot, self._fresh)
-        self._tokens[slot] = 0
+        self._states.store(slot, self._fresh if state is None else state)
+        self._tokens[slot] = tokens
         return slot
 
     def _new_slot(self, key: Hashable) -> int:

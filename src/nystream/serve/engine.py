@@ -10,7 +10,7 @@ from nystream.data.reader import RecordError
 from nystream.live import Answer, Sessions
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Message, Push, RequestError, loggable, pack, unpack
-from nystream.serve.residents import Resident, Residents, StreamName
+from nystream.serve.residents import Resident, Residents, StreamName, unknown
 from nystream.serve.settings import Settings
 from nystream.serve.store import LogRow, Store, StoredStream, StoreError
 
@@ -28,13 +28,14 @@ class Engine:
     Args:
         sessions: Without any stream.
         store: Has all streams.
+        model: What identifies the model of the sessions in the store.
         settings: Those of the service.
         metrics: Counts what happens.
     """
 
-    def __init__(self, sessions: Sessions, store: Store, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, sessions: Sessions, store: Store, model: str, settings: Settings, metrics: Metrics) -> None:
         self._sessions, self._store, self._settings, self._metrics = sessions, store, settings, metrics
-        self.residents = Residents(sessions, store, settings, metrics)
+        self.residents = Residents(sessions, store, model, settings, metrics)
         self._logs = settings.durability == "log"
 
     def open(self, names: Sequence[StreamName]) -> list[Reply]:
@@ -60,7 +61,7 @@ class Engine:
             stream = self._store.find(*name)
         except StoreError as error:
             return self._failed(error)
-        return self._unknown(name) if stream is None else self._described(stream)
+        return unknown(name) if stream is None else self._described(stream)
 
     def streams(self, owner: str, after: str, limit: int) -> Reply:
         """Describe streams of an owner, in order of their keys."""
@@ -75,7 +76,7 @@ class Engine:
         try:
             stream = self._store.find(*name)
             if stream is None:
-                return self._unknown(name)
+                return unknown(name)
             self._store.delete(stream.id)
         except StoreError as error:
             return self._failed(error)
@@ -145,9 +146,15 @@ class Engine:
         except Exception:
             return self._apply_singly(fresh, records, replies)
         answers = list[Message]()
-        for i, ((_, _, number), outcome) in enumerate(zip(fresh, taken, strict=True)):
-            answers.append(answered(number, outcome, notes.get(i, "")))
+        for i, ((_, resident, number), outcome) in enumerate(zip(fresh, taken, strict=True)):
+            answer = answered(number, outcome, notes.get(i, ""))
+            if resident.exact_after and any(
+                token["token"] <= resident.exact_after for token in answer.get("answers", ())
+            ):
+                answer["inexact"] = True
+            answers.append(answer)
         answers_packed = [pack(answer) for answer in answers]
+        moved = set[int]()
         if self._logs:
             rows = [
                 LogRow(resident.id, number, record, answer)
@@ -155,7 +162,7 @@ class Engine:
             ]
             try:
                 with self._metrics.commit_seconds.time():
-                    self._store.append(rows)
+                    moved = self._store.append(rows)
             except StoreError as error:
                 # In memory the streams are ahead of the store: they are loaded again when they are next used.
                 failure = self._failed(error)
@@ -166,6 +173,10 @@ class Engine:
         for (place, resident, number), record, answer, stored in zip(
             fresh, packed, answers, answers_packed, strict=True
         ):
+            if resident.id in moved:
+                self.residents.drop(resident.name)
+                replies[place] = RequestError("moved", f"key {resident.name.key!r} has moved; send it again")
+                continue
             replies[place] = answer
             resident.add(number, stored, len(record) + len(stored))
             self._metrics.records[answer_kind(answer)].inc()
@@ -203,8 +214,10 @@ class Engine:
 
     def _described(self, stream: StoredStream, new: bool | None = None) -> Message:
         resident = self.residents.get(StreamName(stream.owner, stream.key))
-        last = stream.last if resident is None else resident.last
+        last = stream.last if resident is None else max(stream.last, resident.last)  # another process may be ahead
         described = {"key": stream.key, "next": last + 1, "kept": self._settings.keep_answers}
+        if resident is not None and (inexact := self.residents.inexact(resident)):
+            described["inexact"] = inexact
         if new is not None:
             return {**described, "new": new}
         return {**described, "in_memory": resident is not None}
@@ -213,10 +226,6 @@ class Engine:
         log.error("the store failed", extra={"fields": {"error": str(error)}})
         self._metrics.refused.labels("store_failed").inc()
         return RequestError("store_failed", "the store cannot be written now; nothing was taken in", retry_after=1)
-
-    @staticmethod
-    def _unknown(name: StreamName) -> RequestError:
-        return RequestError("unknown_stream", f"key {name.key!r} is not open; open it first")
 
     @staticmethod
     def _internal(name: StreamName) -> RequestError:

@@ -35,12 +35,13 @@ STATUS = {
     "too_many_streams": 429,
     "overloaded": 503,
     "store_failed": 503,
+    "moved": 503,
     "shutting_down": 503,
     "damaged": 503,
     "failed": 503,
 }
 # The client sends the record again, after a pause.
-RETRIED = {"gap", "rate_limited", "overloaded", "store_failed", "shutting_down", "failed"}
+RETRIED = {"gap", "rate_limited", "overloaded", "store_failed", "moved", "shutting_down", "failed"}
 
 # Close codes of the WebSocket, besides those of RFC 6455.
 SLOW_CLIENT = 4008

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nystream.live import Sessions
 from nystream.serve.metrics import Metrics
+from nystream.serve.migration import Start
 from nystream.serve.protocol import RequestError, unpack
 from nystream.serve.settings import Settings
 from nystream.serve.store import Saved, Snapshot, Store, StoredStream, StoreError
@@ -34,6 +35,7 @@ class Resident:
 
     Attributes:
         last: Number of the last record taken.
+        exact_after: Tokens after which its answers are exact, if it was continued by another model.
         answers: Numbers and packed answers of the last records, oldest first.
         records, bytes: What was taken in since the last snapshot.
         used: When it was last pushed to.
@@ -41,7 +43,7 @@ class Resident:
 
     def __init__(self, stream: StoredStream, keep_answers: int) -> None:
         self.id, self.name = stream.id, StreamName(stream.owner, stream.key)
-        self.last = 0
+        self.last = self.exact_after = 0
         self.answers: deque[tuple[int, bytes]] = deque(maxlen=keep_answers)
         self.bytes = self.records = 0
         self.used = time.monotonic()
@@ -67,12 +69,14 @@ class Residents:
     Args:
         sessions: Takes in their records.
         store: Has the others.
+        model: What identifies the model of the sessions in the store.
         settings: Those of the service.
         metrics: Counts what is loaded and written out.
     """
 
-    def __init__(self, sessions: Sessions, store: Store, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, sessions: Sessions, store: Store, model: str, settings: Settings, metrics: Metrics) -> None:
         self.sessions, self._store, self._settings, self._metrics = sessions, store, settings, metrics
+        self._model = model
         self._residents: OrderedDict[StreamName, Resident] = OrderedDict()
         self._due: dict[StreamName, None] = {}  # streams whose snapshots are due, longest first
         self._snapshot_bytes = sessions.bytes_per_stream
@@ -141,12 +145,34 @@ class Residents:
         """Write snapshots of streams to the store."""
         residents = list(residents)
         snapshots = [self._snapshot(resident) for resident in residents]
-        self._store.save(snapshots)
-        self._metrics.snapshots.inc(len(snapshots))
+        moved = self._store.save(snapshots)
+        self._metrics.snapshots.inc(len(snapshots) - len(moved))
         for resident in residents:
             resident.bytes = resident.records = 0
             resident.share = 1.0
             self._due.pop(resident.name, None)
+            if resident.id in moved:
+                self.drop(resident.name)
+
+    def rewrite(self, streams: Sequence[StoredStream]) -> dict[int, int]:
+        """Replace snapshots of another model; return how many answers of each stream will be inexact.
+
+        Streams that cannot be restored are logged and left as they are.
+        """
+        loaded = self._load([StreamName(stream.owner, stream.key) for stream in streams])
+        residents = [resident for resident in loaded.values() if isinstance(resident, Resident)]
+        self.write(residents)
+        counts = {resident.id: self.inexact(resident) for resident in residents}
+        for resident in residents:
+            self.drop(resident.name)
+        return counts
+
+    def inexact(self, resident: Resident) -> int:
+        """Return how many answers of a stream will be inexact, because it was continued by another model."""
+        if not resident.exact_after:
+            return 0
+        tokens = self.sessions.tokens(resident.id) if resident.id in self.sessions else 0
+        return max(0, resident.exact_after - tokens)
 
     def drop(self, name: StreamName) -> None:
         """Remove a stream from memory as it is."""
@@ -201,11 +227,13 @@ class Residents:
         for name in names:
             stream = self._store.find(*name)
             if stream is None:
-                ready[name] = RequestError("unknown_stream", f"key {name.key!r} is not open; open it first")
+                ready[name] = unknown(name)
             elif len(stored) >= room:
                 ready[name] = full
+            elif (saved := self._store.load(stream.id)) is not None:
+                stored.append((stream, saved))
             else:
-                stored.append((stream, self._store.load(stream.id)))
+                ready[name] = unknown(name)
         try:
             return ready | self._restore(stored)
         except Exception:  # one of them cannot be restored: find out which
@@ -220,14 +248,22 @@ class Residents:
 
     def _restore(self, stored: Sequence[tuple[StoredStream, Saved]]) -> dict[StreamName, Resident | RequestError]:
         """Restore streams from their snapshots and replay their logs: all of them, or none and raise."""
-        snapshots = {stream.id: saved.snapshot for stream, saved in stored if saved.snapshot is not None}
+        snapshots = [saved.snapshot for _, saved in stored if saved.snapshot is not None]
+        ours = [snapshot for snapshot in snapshots if snapshot.model == self._model]
         rows = [row for _, saved in stored for row in saved.rows]
         try:
             self.sessions.restore_many(
-                {key: (snapshot.state, snapshot.memory) for key, snapshot in snapshots.items() if snapshot.state}
+                {snapshot.stream: (snapshot.state, snapshot.memory) for snapshot in ours if snapshot.state}
             )
-            if rows:
-                self.sessions.take_many([row.stream for row in rows], [unpack(row.record) for row in rows])
+            starts = {
+                snapshot.stream: Start.of(snapshot, self._store.history(snapshot.stream), self._model, self.sessions)
+                for snapshot in snapshots
+                if snapshot.model != self._model
+            }
+            earlier = [(stream, record) for stream, start in starts.items() for record in start.records]
+            records = [*earlier, *((row.stream, row.record) for row in rows)]
+            if records:
+                self.sessions.take_many([stream for stream, _ in records], [unpack(record) for _, record in records])
         except BaseException:
             for stream, _ in stored:
                 if stream.id in self.sessions:
@@ -237,18 +273,27 @@ class Residents:
         for stream, saved in stored:
             resident = Resident(stream, self._settings.keep_answers)
             if saved.snapshot is not None:
-                resident.last = saved.snapshot.number
+                resident.last, resident.exact_after = saved.snapshot.number, saved.snapshot.exact_after
                 resident.answers.extend(saved.snapshot.answers)
+            if stream.id in starts:
+                resident.exact_after = starts[stream.id].exact_after
             for row in saved.rows:
                 resident.add(row.number, row.answer, len(row.record) + len(row.answer))
             self._residents[resident.name] = ready[resident.name] = resident
         self._metrics.restored.inc(len(stored))
-        self._metrics.replayed.inc(len(rows))
+        self._metrics.replayed.inc(len(records))
         return ready
 
     def _snapshot(self, resident: Resident) -> Snapshot:
-        state, memory = None, dict[str, Any]()
+        state, memory, tokens = None, dict[str, Any](), 0
         if resident.id in self.sessions:
             state, memory = self.sessions.snapshot(resident.id)
+            tokens = self.sessions.tokens(resident.id)
             self._snapshot_bytes = len(state)
-        return Snapshot(resident.id, resident.last, state, memory, list(resident.answers))
+        answers, model = list(resident.answers), self._model
+        return Snapshot(resident.id, resident.last, tokens, state, memory, answers, model, resident.exact_after)
+
+
+def unknown(name: StreamName) -> RequestError:
+    """Return the error if there is no such stream."""
+    return RequestError("unknown_stream", f"key {name.key!r} is not open; open it first")

@@ -35,6 +35,7 @@ class Stream(BaseModel):
     next: int
     kept: int
     in_memory: bool
+    inexact: int | None = Field(None, description="How many answers will be inexact, after a change of the model.")
 
 
 class Streams(BaseModel):
@@ -63,6 +64,7 @@ class Result(BaseModel):
     answers: list[dict[str, Any]] | None = None
     error: Error | None = None
     note: str | None = None
+    inexact: bool | None = Field(None, description="The window of a new model was not full yet.")
 
 
 class Results(BaseModel):

@@ -52,6 +52,15 @@ class Settings:
     snapshot_every: int | None = option(
         None, "Records between two snapshots of a stream.", "N", "as many as take the space of a snapshot"
     )
+    keep: int | None = option(
+        None,
+        "Records of each stream that a retrained model can read with --migrate.",
+        "N",
+        "as many as the window of this model needs",
+    )
+    migrate: bool = option(
+        False, "Continue the streams of a store of another model with this one, which reads the records that were kept."
+    )
     tokens_file: Path | None = option(
         None,
         f"File with a bearer token on each line, as NAME:TOKEN or TOKEN; by default the lines of {TOKENS_VARIABLE} in "
@@ -82,6 +91,8 @@ class Settings:
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name}={value} must be a number of at least 0")
+        if self.keep is not None and (type(self.keep) is not int or self.keep < 0):
+            raise ValueError(f"keep={self.keep} must be a whole number of at least 0")
         if not 0 <= self.port < 1 << 16:
             raise ValueError(f"port={self.port} must be from 0 to {(1 << 16) - 1}")
         if self.durability not in get_args(Durability):

@@ -4,7 +4,8 @@ The file is in WAL mode: a commit appends to a second file, whose checksums tell
 that what a crash interrupts is as if it had not begun. One process has the file at a time.
 
 Rows of the log are appended in the order in which they come, whatever their streams, so that a commit writes few pages.
-Which of them belong to a stream is known in memory. Only the oldest rows are deleted, once no stream needs them.
+Which of them belong to a stream is known in memory. Only the oldest rows are deleted, once no stream needs them. What
+is kept of them for another model is copied to a segment when a snapshot is written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from nystream.serve.checkpoints import WAL_BYTES, Checkpoints
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import LogRow, Saved, Snapshot, StoredStream, StoreError
+from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
 FORMAT = "nystream-streams-1"
 BUSY_MS = 2000
@@ -31,7 +32,12 @@ CREATE TABLE streams (
     id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL, key TEXT NOT NULL, UNIQUE (owner, key)
 );
 CREATE TABLE snapshots (
-    stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, state BLOB, memory TEXT NOT NULL, answers BLOB NOT NULL
+    stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, tokens INTEGER NOT NULL, state BLOB, memory TEXT NOT NULL,
+    answers BLOB NOT NULL, model TEXT NOT NULL, exact_after INTEGER NOT NULL
+);
+CREATE TABLE segments (
+    id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, number INTEGER NOT NULL, tokens INTEGER NOT NULL, memory TEXT,
+    records BLOB NOT NULL, UNIQUE (stream, number)
 );
 CREATE TABLE log (
     id INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, number INTEGER NOT NULL, record BLOB NOT NULL,
@@ -44,6 +50,7 @@ SELECT log.id, log.stream FROM log JOIN streams ON streams.id = log.stream
 LEFT JOIN snapshots ON snapshots.stream = log.stream
 WHERE log.number > coalesce(snapshots.number, 0) ORDER BY log.id
 """
+NOTHING = Kept(0, 0)
 MAX_SPAN, MIN_SPAN = 3, 8192  # rows of the log for each that is needed, and at least
 
 
@@ -53,9 +60,12 @@ class SqliteStore:
     Args:
         path: The file; None for a temporary one that is removed when the store is closed.
         model: What identifies the model and its reader. A file of another model is refused.
+        kept: How much of each stream is kept before its snapshot.
+        migrate: Accept a file of another model, which is from now on one of this model.
     """
 
-    def __init__(self, path: Path | None, model: str) -> None:
+    def __init__(self, path: Path | None, model: str, kept: Kept = NOTHING, migrate: bool = False) -> None:
+        self._model, self._kept = model, kept
         self._name = "the temporary store" if path is None else str(path)
         self._lock = None if path is None else _locked(path)
         try:
@@ -67,7 +77,7 @@ class SqliteStore:
                 self._db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
                 self._db.execute("PRAGMA wal_autocheckpoint = 0")  # see `Checkpoints`
             self._db.execute("BEGIN IMMEDIATE")
-            self._check(model)
+            self._check(migrate)
             self._db.execute("COMMIT")
             # By stream: the rows after its snapshot, whose numbers follow that of the snapshot. Streams are in order
             # of their first rows.
@@ -89,25 +99,24 @@ class SqliteStore:
             raise
         self._checkpoints = None if path is None else Checkpoints(path)
 
-    def _check(self, model: str) -> None:
+    def _check(self, migrate: bool) -> None:
         """Create the tables of a new file; raise ValueError if the file is not of this model."""
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not tables:
             for statement in filter(str.strip, SCHEMA.split(";")):
                 self._db.execute(statement)
-            about = [("format", FORMAT), ("model", model)]
+            about = [("format", FORMAT), ("model", self._model)]
             self._db.executemany("INSERT INTO about VALUES (?, ?)", about)
         about = list(self._db.execute("SELECT name, value FROM about")) if not tables or "about" in tables else []
         known = dict(about)
         if known.get("format") != FORMAT:
             self._db.close()
             raise ValueError(f"store={self._name} is not a file of streams, or one of another version of nystream")
-        if known.get("model") != model:
-            self._db.close()
-            raise ValueError(
-                f"store={self._name} has streams of another model ({known.get('model', ''):.8}… there, {model:.8}… "
-                f"here); start the service with that model, or give another `store` for new streams"
-            )
+        if known.get("model") != self._model:
+            if not migrate:
+                self._db.close()
+                raise other_model(self._name, known.get("model", ""), self._model)
+            self._db.execute("UPDATE about SET value = ? WHERE name = 'model'", (self._model,))
 
     def open(self, streams: Sequence[tuple[str, str]]) -> list[tuple[StoredStream, bool]]:
         with self._transaction():
@@ -136,25 +145,34 @@ class SqliteStore:
 
     def load(self, stream: int) -> Saved:
         with self._errors():
-            chosen = "SELECT stream, number, state, memory, answers FROM snapshots WHERE stream = ?"
-            row = self._db.execute(chosen, (stream,)).fetchone()
+            row = self._db.execute("SELECT * FROM snapshots WHERE stream = ?", (stream,)).fetchone()
             chosen = "SELECT stream, number, record, answer FROM log WHERE id = ?"
             rows = [LogRow(*self._db.execute(chosen, (id,)).fetchone()) for id in self._rows.get(stream, ())]
-        snapshot = None
-        if row is not None:
-            answers = [(number, answer) for number, answer in unpack(row[4])]
-            snapshot = Snapshot(row[0], row[1], row[2], json.loads(row[3]), answers)
-        return Saved(snapshot, rows)
+        if row is None:
+            return Saved(None, rows)
+        id, number, tokens, state, memory, answers, model, exact_after = row
+        kept = [(number, answer) for number, answer in unpack(answers)]
+        return Saved(Snapshot(id, number, tokens, state, json.loads(memory), kept, model, exact_after), rows)
 
-    def append(self, rows: Iterable[LogRow]) -> None:
+    def history(self, stream: int) -> list[Segment]:
+        chosen = "SELECT number, tokens, memory, records FROM segments WHERE stream = ? ORDER BY number"
+        with self._errors():
+            rows = self._db.execute(chosen, (stream,)).fetchall()
+        return [
+            Segment(number, tokens, None if memory is None else json.loads(memory), unpack(records))
+            for number, tokens, memory, records in rows
+        ]
+
+    def append(self, rows: Iterable[LogRow]) -> set[int]:
         numbered = list(enumerate(rows, self._last + 1))
         with self._transaction():
             self._db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", [(id, *row) for id, row in numbered])
         for id, row in numbered:
             self._note(row.stream, id)
         self._last += len(numbered)
+        return set()  # no other process has the file
 
-    def save(self, snapshots: Iterable[Snapshot]) -> None:
+    def save(self, snapshots: Iterable[Snapshot]) -> set[int]:
         snapshots = list(snapshots)
         saved = {snapshot.stream for snapshot in snapshots}
         first = next((rows[0] for stream, rows in self._rows.items() if stream not in saved), self._last + 1)
@@ -162,11 +180,11 @@ class SqliteStore:
         self._db.execute("PRAGMA synchronous = NORMAL")
         try:
             with self._transaction():
-                for stream, number, state, memory, answers in snapshots:
-                    self._db.execute(
-                        "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?)",
-                        (stream, number, state, json.dumps(memory), pack(list(answers))),
-                    )
+                for snapshot in snapshots:
+                    self._keep(snapshot)
+                    memory, answers = json.dumps(snapshot.memory), pack(list(snapshot.answers))
+                    row = (*snapshot[:3], snapshot.state, memory, answers, snapshot.model, snapshot.exact_after)
+                    self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 if first > self._first:
                     self._db.execute("DELETE FROM log WHERE id < ?", (first,))
         finally:
@@ -174,11 +192,29 @@ class SqliteStore:
         self._first = max(first, self._first)
         for stream in saved:
             self._rows.pop(stream, None)
+        return set()
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Move the rows of a stream that its snapshot makes unnecessary to a segment, and delete those not needed."""
+        stream, rows = snapshot.stream, self._rows.get(snapshot.stream)
+        if rows and self._kept != NOTHING:
+            chosen = "SELECT record FROM log WHERE id = ?"
+            records = [self._db.execute(chosen, (id,)).fetchone()[0] for id in rows]
+            before = self._db.execute("SELECT number, tokens, memory FROM snapshots WHERE stream = ?", (stream,))
+            row = (stream, *(before.fetchone() or (0, 0, None)), pack(records))
+            insert = "INSERT INTO segments (stream, number, tokens, memory, records) VALUES (?, ?, ?, ?, ?)"
+            self._db.execute(insert, row)
+        chosen = "SELECT number, tokens FROM segments WHERE stream = ? ORDER BY number"
+        starts = self._db.execute(chosen, (stream,)).fetchall()
+        needed = self._kept.needed(starts, snapshot.number, snapshot.tokens)
+        if needed < len(starts):
+            first = starts[len(starts) - needed][0] if needed else snapshot.number
+            self._db.execute("DELETE FROM segments WHERE stream = ? AND number < ?", (stream, first))
 
     def delete(self, stream: int) -> None:
         with self._transaction():
-            self._db.execute("DELETE FROM snapshots WHERE stream = ?", (stream,))
-            self._db.execute("DELETE FROM streams WHERE id = ?", (stream,))
+            for table, column in (("snapshots", "stream"), ("segments", "stream"), ("streams", "id")):
+                self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (stream,))
         self._rows.pop(stream, None)
 
     def overdue(self) -> StoredStream | None:
@@ -188,6 +224,12 @@ class SqliteStore:
         with self._errors():
             row = self._db.execute(f"{STREAM} WHERE id = ?", (next(iter(self._rows)),)).fetchone()
         return self._stream(row)
+
+    def outdated(self, after: int, limit: int) -> list[StoredStream]:
+        others = "SELECT stream FROM snapshots WHERE model != ? AND stream > ?"
+        with self._errors():
+            rows = self._db.execute(f"{STREAM} WHERE id IN ({others}) ORDER BY id LIMIT ?", (self._model, after, limit))
+            return [self._stream(row) for row in rows]
 
     def _stream(self, row: tuple[int, str, str, int]) -> StoredStream:
         id, owner, key, number = row

@@ -2,7 +2,11 @@
 
 A stream in the store is a snapshot of its session, and a log of the records after it. The session is restored from the
 snapshot and the records are replayed. Answers to the last records are kept too, so that a record that is sent again is
-answered again and not applied again.
+answered again and not applied again. Some of the records before the snapshot are kept in segments: a snapshot is
+worthless with other weights, and a retrained model reads these records instead.
+
+Several processes may share a store. Who loads a stream owns it from then on, and what an earlier owner still wants to
+write is refused, so that a stream never advances in two places.
 """
 
 from __future__ import annotations
@@ -29,9 +33,12 @@ class Snapshot(NamedTuple):
 
     stream: int  # id
     number: int  # of that record
+    tokens: int  # that the session has taken in
     state: bytes | None  # None if no record has given a token yet
     memory: dict[str, Any]
     answers: Sequence[tuple[int, bytes]]  # numbers and packed answers of the last records up to that one
+    model: str  # whose state it is
+    exact_after: int = 0  # tokens after which answers are those of a stream that this model has read from its start
 
 
 class LogRow(NamedTuple):
@@ -41,6 +48,36 @@ class LogRow(NamedTuple):
     number: int
     record: bytes
     answer: bytes
+
+
+class Segment(NamedTuple):
+    """Records between two snapshots."""
+
+    number: int  # of the last record before them
+    tokens: int  # of the session after that record
+    memory: dict[str, Any] | None  # of the session after that record; None if there was none
+    records: Sequence[bytes]
+
+
+class Kept(NamedTuple):
+    """How much of a stream the segments must reach back, from the newest snapshot: so many records and tokens."""
+
+    records: int
+    tokens: int
+
+    def needed(self, starts: Sequence[tuple[int, int]], number: int, tokens: int) -> int:
+        """Return how many of the newest segments are needed.
+
+        Args:
+            starts: The records and tokens before each segment, oldest first.
+            number, tokens: Those at the end of the last one.
+        """
+        if not self.records and not self.tokens:
+            return 0
+        for count, (first, before) in enumerate(reversed(starts), 1):
+            if number - first >= self.records and tokens - before >= self.tokens:
+                return count
+        return len(starts)
 
 
 class Saved(NamedTuple):
@@ -69,20 +106,34 @@ class Store(Protocol):
         """Return the number of streams of an owner."""
         ...
 
-    def load(self, stream: int) -> Saved:
-        """Return what is needed to resume a stream."""
+    def load(self, stream: int) -> Saved | None:
+        """Become the owner of a stream, and return what is needed to resume it; None if it was deleted."""
         ...
 
-    def append(self, rows: Iterable[LogRow]) -> None:
-        """Write records and answers. When this returns, they survive a crash."""
+    def history(self, stream: int) -> list[Segment]:
+        """Return the segments of a stream, oldest first; the last one ends at the snapshot."""
         ...
 
-    def save(self, snapshots: Iterable[Snapshot]) -> None:
-        """Replace the snapshots of streams and delete the rows of the log that they make unnecessary."""
+    def append(self, rows: Iterable[LogRow]) -> set[int]:
+        """Write records and answers. When this returns, they survive a crash.
+
+        Return the ids of streams that another process owns or that were deleted: their rows were not written.
+        """
+        ...
+
+    def save(self, snapshots: Iterable[Snapshot]) -> set[int]:
+        """Replace the snapshots of streams, and delete the records that they make unnecessary.
+
+        Return the ids of streams that another process owns or that were deleted: they have not changed.
+        """
         ...
 
     def overdue(self) -> StoredStream | None:
         """Return a stream whose old rows keep the log from being trimmed, so that it needs a snapshot; or None."""
+        ...
+
+    def outdated(self, after: int, limit: int) -> list[StoredStream]:
+        """Return streams whose snapshots are of another model, in order of their ids, from after one on."""
         ...
 
     def tidy(self) -> None:
@@ -96,3 +147,11 @@ class Store(Protocol):
     def close(self) -> None:
         """Release the store."""
         ...
+
+
+def other_model(store: str, theirs: str, ours: str) -> ValueError:
+    """Return the error if a store has streams of another model."""
+    return ValueError(
+        f"store={store} has streams of another model ({theirs:.8}… there, {ours:.8}… here); give `migrate` to continue "
+        f"them with this one, or another `store` for new streams"
+    )

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 import torch
 
+from nystream import times
 from nystream.config import AttentionConfig, EncoderConfig
 from nystream.config.checks import positive_int
 from nystream.stream import forks, inputs
@@ -96,8 +97,17 @@ class StreamPool:
         self._last: tuple[bytes, np.ndarray] = (b"", np.empty(0, np.int64))  # ids and slots of the last push_many
         forks.register(self)
 
-    def open(self) -> int:
-        """Start a new stream and return its id. Ids are never reused, so an outdated id always raises an error."""
+    def open(self, *, time: int = 0) -> int:
+        """Start a new stream and return its id. Ids are never reused, so an outdated id always raises an error.
+
+        Args:
+            time: The number of tokens that the stream has read so far, of which it knows nothing, as in the model's
+                `init_state`: outputs are those of a stream that has read them once its window is full.
+        """
+        times.check_start(time, self._update_size)
+        if time:
+            with torch.no_grad():
+                return self._adopted(self._model.init_state(1, time=time))
         with self._lock:
             slot = self._free_slot()
             try:
