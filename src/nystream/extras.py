@@ -18,6 +18,7 @@ EXTRAS = {
     "polars": "data",
     "prometheus_client": "serve",
     "ray": "ray",
+    "redis": "redis",
     "rich": "cli",
     "scipy": "train",
     "sklearn": "train",
@@ -36,6 +37,7 @@ NAMES = {  # where they differ from the package's
     "onnxscript": "ONNX Script",
     "prometheus_client": "prometheus-client",
     "ray": "Ray",
+    "redis": "redis-py",
     "sklearn": "scikit-learn",
     "tensorboard": "TensorBoard",
 }

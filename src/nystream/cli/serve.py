@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from tyro.conf import Positional
@@ -10,6 +11,7 @@ from nystream.config.option import option
 from nystream.live import Sessions, models
 from nystream.live.readers import gaps_when_skipping
 from nystream.serve.app import run
+from nystream.serve.cluster import run_on_ray
 from nystream.serve.settings import Settings
 
 
@@ -24,6 +26,7 @@ class Serve(Settings):
         nystream serve demand                       # comes with the package
         nystream serve runs/load --store load.db --port 9000
         nystream serve runs/load --host 0.0.0.0 --tokens-file tokens.txt
+        nystream serve runs/load --ray auto --replicas 4 --store redis://10.0.0.5
     """
 
     model: Positional[str] = option(
@@ -33,8 +36,26 @@ class Serve(Settings):
     def __post_init__(self) -> None:
         """Leave the checks to `run`, whose errors are printed as those of all commands."""
 
+    ray: str | None = option(
+        None,
+        "Serve on the Ray cluster at this address: auto (the one this machine is part of), HOST:6379, or local to "
+        "start one here. The store must be one that all machines share.",
+        "ADDRESS",
+    )
+    replicas: int = option(
+        1, "Processes on the Ray cluster that have streams. Run the command again to change it.", "N"
+    )
+    gateways: int = option(1, "Processes on the Ray cluster that clients connect to.", "N")
+
     def run(self) -> None:
         super().__post_init__()
         model = models.load(self.model)
         gaps = gaps_when_skipping(model.info, self.gaps)
-        run(Sessions(model, self.missing, gaps, self.backend), self)
+        if self.ray is None:
+            for name in ("replicas", "gateways"):
+                if getattr(self, name) != 1:
+                    raise ValueError(f"{name}={getattr(self, name)} is for --ray, which is not given")
+            run(Sessions(model, self.missing, gaps, self.backend), self)
+        else:
+            fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
+            run_on_ray(model, Settings(**fields | {"gaps": gaps}), self.ray, self.replicas, self.gateways)

@@ -6,12 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nystream.extras import require
 from nystream.live import Sessions
 from nystream.serve.settings import Settings
 from nystream.version import __version__
+
+if TYPE_CHECKING:
+    from nystream.serve.service import Front
 
 SHUTDOWN_SECONDS = 10  # for connections to end
 PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
@@ -27,22 +30,27 @@ def create_app(sessions: Sessions, settings: Settings) -> Any:
             nothing else may use it.
         settings: How to serve them.
     """
+    require("a service", "fastapi")
+    from nystream.serve.service import Service
+
+    if len(sessions):
+        raise ValueError(f"sessions has {len(sessions)} streams, but must have none")
+    return application(Service(sessions, settings))
+
+
+def application(service: Front) -> Any:
+    """Return the FastAPI application of what takes the requests."""
     fastapi = require("a service", "fastapi")
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
 
     from nystream.serve.http import misdirected, misunderstood, refusal, routes
     from nystream.serve.protocol import RequestError
-    from nystream.serve.service import Service
-
-    if len(sessions):
-        raise ValueError(f"sessions has {len(sessions)} streams, but must have none")
-    service = Service(sessions, settings)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         service.batcher.start()
-        log.info("ready", extra={"fields": {"durability": settings.durability, "backend": sessions.backend}})
+        log.info("ready", extra={"fields": {"durability": service.settings.durability}})
         try:
             yield
         finally:

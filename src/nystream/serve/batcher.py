@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -35,7 +36,39 @@ class Request(NamedTuple):
     arrived: float
 
 
-class Batcher:
+class Requests(ABC):
+    """Takes in requests and replies to them, some time later, in the event loop."""
+
+    @property
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether requests are accepted."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin; replies are delivered in the running event loop."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Run what waits. Later requests are refused."""
+
+    @abstractmethod
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Queue requests, in order: all of them or, with RequestError, none."""
+
+    async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
+        """Queue one request for each value and return the replies; RequestError if they are not accepted."""
+        return await self.ask_all([(kind, owner, value) for value in values])
+
+    async def ask_all(self, asked: Sequence[tuple[Kind, str, Any]]) -> list[Reply]:
+        """Queue requests of any kinds and owners, and return the replies; RequestError if they are not accepted."""
+        loop, now = asyncio.get_running_loop(), time.perf_counter()
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in asked]
+        self.submit([Request(*one, _resolver(future), now) for one, future in zip(asked, futures, strict=True)])
+        return list(await asyncio.gather(*futures))
+
+
+class Batcher(Requests):
     """A bounded queue of requests, and the thread that runs them.
 
     Args:
@@ -55,11 +88,9 @@ class Batcher:
 
     @property
     def ready(self) -> bool:
-        """Whether requests are accepted."""
         return self._thread.is_alive() and not self._stopping and len(self._queue) < self._settings.max_queue
 
     def start(self) -> None:
-        """Start the thread; replies are delivered in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -71,27 +102,13 @@ class Batcher:
         self._thread.join()
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue requests, in order: all of them or, with RequestError, none."""
         with self._changed:
-            if self._stopping:
-                raise RequestError("shutting_down", "the service is shutting down; connect again", retry_after=1)
             before = len(self._queue)
-            if before + len(requests) > self._settings.max_queue:
-                waiting = f"{before} requests wait, and {self._settings.max_queue} may; send {len(requests)} later"
-                raise RequestError("overloaded", waiting, retry_after=0.1)
+            require_room(len(requests), before, self._settings.max_queue, self._stopping)
             self._queue.extend(requests)
             # The thread waits for the first request, or for a full batch: more wake-ups would only cost time.
             if not before or before < self._settings.max_batch <= len(self._queue):
                 self._changed.notify()
-
-    async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
-        """Queue one request for each value and return the replies; RequestError if they are not accepted."""
-        loop, now = asyncio.get_running_loop(), time.perf_counter()
-        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in values]
-        self.submit(
-            [Request(kind, owner, value, _resolver(future), now) for value, future in zip(values, futures, strict=True)]
-        )
-        return list(await asyncio.gather(*futures))
 
     def _run(self) -> None:
         swept = time.monotonic()
@@ -138,15 +155,10 @@ class Batcher:
             return [RequestError("failed", "the request could not be processed")] * len(requests)
 
     def _deliver(self, replies: Sequence[tuple[Request, Reply]]) -> None:
-        now = time.perf_counter()
-        for request, reply in replies:
-            if request.kind == "push":
-                self._metrics.latency_seconds.observe(now - request.arrived)
-            if isinstance(reply, RequestError) and reply.code != "store_failed":  # counted where it failed
-                self._metrics.refused.labels(reply.code).inc()
+        self._metrics.count(replies)
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the replies
-            self._loop.call_soon_threadsafe(_call, replies)
+            self._loop.call_soon_threadsafe(deliver, replies)
 
     @staticmethod
     def _quietly(do: Callable[..., object], *arguments: Any) -> None:
@@ -163,7 +175,17 @@ def push_requests(owner: str, pushes: Sequence[Push], done: Callable[[Reply], ob
     return [Request("push", owner, push, done, now) for push in pushes]
 
 
-def _call(replies: Sequence[tuple[Request, Reply]]) -> None:
+def require_room(more: int, waiting: int, most: int, is_stopping: bool) -> None:
+    """Raise RequestError if so many more requests cannot wait."""
+    if is_stopping:
+        raise RequestError("shutting_down", "the service is shutting down; connect again", retry_after=1)
+    if waiting + more > most:
+        message = f"{waiting} requests wait, and {most} may; send {more} later"
+        raise RequestError("overloaded", message, retry_after=0.1)
+
+
+def deliver(replies: Sequence[tuple[Request, Reply]]) -> None:
+    """Give replies to those who wait for them."""
     for request, reply in replies:
         request.done(reply)
 

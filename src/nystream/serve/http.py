@@ -21,7 +21,7 @@ from nystream.serve.protocol import (
     encode,
     pushes,
 )
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 from nystream.serve.websocket import Connection
 
 MSGPACK = "application/msgpack"
@@ -32,7 +32,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def routes(service: Service) -> APIRouter:
+def routes(service: Front) -> APIRouter:
     """Return all routes of a service."""
     router = APIRouter(responses=REFUSALS)
 
@@ -116,7 +116,7 @@ def routes(service: Service) -> APIRouter:
     return router
 
 
-async def body(service: Service, request: Request) -> Message:
+async def body(service: Front, request: Request) -> Message:
     """Read a body, which must be an object, without reading more than is allowed."""
     data, most = bytearray(), service.settings.max_frame_bytes
     async for chunk in request.stream():

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from nystream.extras import require
+from nystream.serve.protocol import RequestError
+
+if TYPE_CHECKING:
+    from nystream.serve.batcher import Request
+    from nystream.serve.engine import Reply
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -41,6 +48,15 @@ class Metrics:
         self.latency_seconds = histogram("latency_seconds", "From the arrival of a record to its answer", SECONDS)
         self.commit_seconds = histogram("commit_seconds", "Duration of a commit to the log", SECONDS)
         self.batch_records = histogram("batch_records", "Records that ran together", SIZES)
+
+    def count(self, replies: Sequence[tuple[Request, Reply]]) -> None:
+        """Count replies that are about to be delivered."""
+        now = time.perf_counter()
+        for request, reply in replies:
+            if request.kind == "push":
+                self.latency_seconds.observe(now - request.arrived)
+            if isinstance(reply, RequestError) and reply.code != "store_failed":  # counted where it failed
+                self.refused.labels(reply.code).inc()
 
     def text(self) -> bytes:
         """Return all values in Prometheus's text format."""

@@ -26,8 +26,11 @@ class Settings:
 
     host: str = option("127.0.0.1", "Address to listen on. Any but a loopback address needs tokens.", "ADDRESS")
     port: int = option(8000, "Port to listen on; 0 for any free one.")
-    store: Path = option(
-        Path("nystream-streams.db"), "SQLite file of the streams; created if needed. Not used with none.", "FILE"
+    store: str | Path = option(
+        "nystream-streams.db",
+        "Where the streams are: a SQLite file, or redis://HOST:PORT, which several machines can share. Not used with "
+        "durability none.",
+        "FILE|URL",
     )
     durability: Durability = option(
         "log",

@@ -24,7 +24,7 @@ from nystream.serve.protocol import (
     messages,
     pushes,
 )
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 
 MAX_MESSAGES = 256  # in one frame to a client
 
@@ -40,7 +40,7 @@ class Connection:
         service: Runs the requests.
     """
 
-    def __init__(self, socket: WebSocket, owner: str, service: Service) -> None:
+    def __init__(self, socket: WebSocket, owner: str, service: Front) -> None:
         self._socket, self._owner, self._batcher = socket, owner, service.batcher
         self._settings, self._rates, self._metrics = service.settings, service.rates, service.metrics
         self._encoding: Encoding | None = SUBPROTOCOLS.get(socket.headers.get("sec-websocket-protocol", ""))

@@ -6,21 +6,13 @@ Every machine needs nystream, the data sets in the same folder, and a work folde
 from __future__ import annotations
 
 import dataclasses
-import logging
-import os
-import socket
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nystream import extras
+from nystream import clusters
 from nystream.lab.reproduce.cells import Cell
 from nystream.lab.reproduce.job import Job
 from nystream.lab.reproduce.run import Outcome, Outcomes, attempt
-
-LOCAL = "local"
-OBJECT_STORE = 128 * 2**20  # bytes that Ray reserves for objects; records are small
-CONNECT_TIMEOUT = 10.0  # seconds
 
 
 def on_ray(jobs: Sequence[Job], address: str, gpus: float = 1.0) -> Outcomes:
@@ -30,7 +22,7 @@ def on_ray(jobs: Sequence[Job], address: str, gpus: float = 1.0) -> Outcomes:
         address: As in `ray.init`; "local" starts a cluster on this machine until the jobs are done.
         gpus: GPUs per job if its device is cuda; with 0.25, four jobs share a GPU.
     """
-    with _connected(address) as ray:
+    with clusters.connected(address) as ray:
         remote = ray.remote(max_retries=0)(attempt)
         resources = ray.cluster_resources()
         waiting = [(job, *_placed(job, resources, gpus)) for job in jobs]
@@ -88,36 +80,3 @@ def _outcome(ray: Any, job: Job, ended: Any) -> Outcome:
         lines = [line for line in str(getattr(error, "cause", None) or error).splitlines() if line.strip()]
         return Outcome(job.name, None, f"{type(error).__name__}: {(lines or ['no reason'])[0]}", str(error))
     return outcome
-
-
-@contextmanager
-def _connected(address: str) -> Iterator[Any]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_TQDM_PATCH_PRINT", "0")  # leave the user's print alone
-    ray = extras.require("ray=", "ray")
-    if ray.is_initialized():  # whoever started it shuts it down
-        yield ray
-        return
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address == LOCAL:
-        options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
-    hint = ""
-    try:
-        if _answers(address):
-            hint = "; if it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
-        ray.init(address=address, **options)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConnectionError(f"ray={address!r} cannot be reached: {error}{hint}") from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _answers(address: str) -> bool:
-    """Whether the address names a machine, and it accepts connections; raise if not, as Ray would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        return False
-    socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT).close()
-    return True

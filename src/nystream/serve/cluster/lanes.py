@@ -1,0 +1,112 @@
+"""The requests of a gateway on their way to the replicas.
+
+Streams are in lanes, and a lane is in one replica at a time. The gateway sends a lane's requests one batch after
+another, so that the records of a stream stay in order. While a batch is on its way others wait, and form the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from nystream.serve.batcher import Kind, Request, Requests, deliver, require_room
+from nystream.serve.engine import Reply
+from nystream.serve.lanes import LANES, lane_of
+from nystream.serve.metrics import Metrics
+from nystream.serve.protocol import Message, Push, RequestError
+from nystream.serve.settings import Settings
+
+REPLY_SECONDS = 5.0  # after which a replica is taken for lost; the streams may have moved
+RETRY_SECONDS = 0.2
+
+log = logging.getLogger(__name__)
+
+# What travels between gateways and replicas: requests without those who wait for the reply, and replies in which an
+# error is a pair of its code and its fields.
+Sent = tuple[Kind, str, Any]
+Returned = Message | tuple[str, Message]
+
+
+class Lanes(Requests):
+    """Sends requests to the replicas that have their streams.
+
+    Args:
+        send: Sends a batch of a lane to the replica that has it, and returns the replies.
+        settings: Those of the service.
+        metrics: Counts waiting times and refusals.
+    """
+
+    def __init__(
+        self, send: Callable[[int, list[Sent]], Awaitable[list[Returned]]], settings: Settings, metrics: Metrics
+    ) -> None:
+        self._send, self._settings, self._metrics = send, settings, metrics
+        self._queues: list[deque[Request]] = [deque() for _ in range(LANES)]
+        self._waiting = 0
+        self._stopping = False
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # by lane: those that send
+        metrics.queue.set_function(lambda: self._waiting)
+
+    @property
+    def ready(self) -> bool:
+        return not self._stopping and self._waiting < self._settings.max_queue
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        require_room(len(requests), self._waiting, self._settings.max_queue, self._stopping)
+        self._waiting += len(requests)
+        for request in requests:
+            lane = lane_of(request.owner, _key(request))
+            self._queues[lane].append(request)
+            if lane not in self._tasks:
+                self._tasks[lane] = asyncio.create_task(self._run(lane))
+
+    async def _run(self, lane: int) -> None:
+        queue = self._queues[lane]
+        try:
+            while queue:
+                batch = [queue.popleft() for _ in range(min(len(queue), self._settings.max_batch))]
+                replies = list(zip(batch, await self._replies(lane, batch), strict=True))
+                self._waiting -= len(batch)
+                self._metrics.count(replies)
+                deliver(replies)
+        finally:
+            del self._tasks[lane]
+
+    async def _replies(self, lane: int, batch: Sequence[Request]) -> list[Reply]:
+        sent: list[Sent] = [(request.kind, request.owner, request.value) for request in batch]
+        try:
+            returned = await asyncio.wait_for(self._send(lane, sent), REPLY_SECONDS)
+            return [received(reply) for reply in returned]
+        except Exception as error:  # a replica that has died, is being replaced, or does not answer
+            log.warning("a replica gave no reply", extra={"fields": {"lane": lane, "error": repr(error)[:300]}})
+            lost = RequestError(
+                "moved", "the stream is moving to another machine; send it again", retry_after=RETRY_SECONDS
+            )
+            return [lost] * len(batch)
+
+
+def returned(reply: Reply) -> Returned:
+    """Return a reply as it travels."""
+    return (reply.code, {"message": str(reply), **reply.details}) if isinstance(reply, RequestError) else reply
+
+
+def received(reply: Returned) -> Reply:
+    """Return a reply that has travelled."""
+    if isinstance(reply, dict):
+        return reply
+    code, details = reply
+    return RequestError(code, **details)
+
+
+def _key(request: Request) -> str:
+    if isinstance(request.value, Push):
+        return request.value.key
+    return request.value if isinstance(request.value, str) else ""  # a list can come from any replica
