@@ -1,10 +1,14 @@
 """Small services for the tests: in this process, or as a real server on a free loopback port."""
 
 import os
+import shutil
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import torch
@@ -80,6 +84,33 @@ def http(make_app):
             return client
 
         yield make
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture
+def redis_url(tmp_path_factory):
+    """A Redis of its own, in a folder with a short name: a socket's is limited."""
+    pytest.importorskip("redis", reason="a store in Redis needs redis-py: pip install redis")
+    if shutil.which("redis-server") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("Redis is missing: apt-get install redis-server")
+    with tempfile.TemporaryDirectory(prefix="redis") as folder:
+        words = ["redis-server", "--port", "0", "--unixsocket", f"{folder}/socket", "--dir", folder, "--save", ""]
+        words += ["--appendonly", "yes", "--appendfsync", "always"]
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        try:
+            while not Path(folder, "socket").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+            yield f"unix://{folder}/socket"
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 class Server:

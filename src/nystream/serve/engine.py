@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nystream.data.reader import RecordError
@@ -88,6 +89,9 @@ class Engine:
         names = [StreamName(owner, push.key) for owner, push in pushes]
         try:
             ready = self.residents.use(dict.fromkeys(names))
+            ready |= self._caught_up(
+                ready, [(name, push.number) for name, (_, push) in zip(names, pushes, strict=True)]
+            )
         except StoreError as error:
             return [self._failed(error)] * len(pushes)
         replies: list[Reply | None] = [None] * len(pushes)
@@ -113,6 +117,21 @@ class Engine:
             current = self.residents.get(resident.name)  # None if it was dropped with this batch
             replies[place] = failure if current is None else self._again(current, number)
         return [self._internal(name) if reply is None else reply for name, reply in zip(names, replies, strict=True)]
+
+    def _caught_up(
+        self, ready: Mapping[StreamName, Resident | RequestError], numbers: Sequence[tuple[StreamName, int | None]]
+    ) -> dict[StreamName, Resident | RequestError]:
+        """Load streams again that have moved to another process and back, and advanced there."""
+        behind, counts = set[StreamName](), Counter(name for name, _ in numbers)
+        for name, number in numbers:
+            resident = ready[name]
+            if isinstance(resident, Resident) and number is not None and number > resident.last + counts[name]:
+                stored = self._store.find(*name)
+                if stored is not None and stored.last > resident.last:
+                    behind.add(name)
+        for name in behind:
+            self.residents.drop(name)
+        return self.residents.use(behind)
 
     def tidy(self, records: int) -> None:
         """Write snapshots that are due, after a batch of so many records."""

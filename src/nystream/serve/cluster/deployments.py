@@ -87,7 +87,8 @@ def cluster_application(model: StreamModel, settings: Settings, tokens: Tokens, 
     """Return the service as an application of Ray Serve."""
     serve = require("a service on Ray", "ray.serve")
     config = require("a service on Ray", "ray.serve.config")
-    options: dict[str, Any] = {"max_ongoing_requests": MAX_ONGOING}
+    quiet = {"enable_access_log": False}  # it has a line for every call
+    options: dict[str, Any] = {"max_ongoing_requests": MAX_ONGOING, "logging_config": quiet}
     # No other replica may answer for the one that has a lane, however busy it is.
     router = config.RequestRouterConfig(
         request_router_class=ROUTER, request_router_kwargs={"num_fallback_replicas": 0, "num_virtual_nodes": 256}

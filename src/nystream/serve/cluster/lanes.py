@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Any
 
 from nystream.serve.batcher import Kind, Request, Requests, deliver, require_room
@@ -66,7 +67,8 @@ class Lanes(Requests):
             lane = lane_of(request.owner, _key(request))
             self._queues[lane].append(request)
             if lane not in self._tasks:
-                self._tasks[lane] = asyncio.create_task(self._run(lane))
+                # Without the context of a client's request: Ray would give its id to all calls, and mix them up.
+                self._tasks[lane] = asyncio.create_task(self._run(lane), context=Context())
 
     async def _run(self, lane: int) -> None:
         queue = self._queues[lane]
@@ -82,10 +84,17 @@ class Lanes(Requests):
 
     async def _replies(self, lane: int, batch: Sequence[Request]) -> list[Reply]:
         sent: list[Sent] = [(request.kind, request.owner, request.value) for request in batch]
+        call = asyncio.ensure_future(self._send(lane, sent))
         try:
-            returned = await asyncio.wait_for(self._send(lane, sent), REPLY_SECONDS)
-            return [received(reply) for reply in returned]
-        except Exception as error:  # a replica that has died, is being replaced, or does not answer
+            # Not wait_for, which would wait on while the call is cancelled: some calls never end.
+            if not (await asyncio.wait({call}, timeout=REPLY_SECONDS))[0]:
+                call.cancel()
+                raise TimeoutError(f"no reply within {REPLY_SECONDS:g} s")
+            return [received(reply) for reply in call.result()]
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # a replica that has died, is being replaced, or does not answer
             log.warning("a replica gave no reply", extra={"fields": {"lane": lane, "error": repr(error)[:300]}})
             lost = RequestError(
                 "moved", "the stream is moving to another machine; send it again", retry_after=RETRY_SECONDS

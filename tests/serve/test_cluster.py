@@ -1,0 +1,173 @@
+"""The service on a Ray cluster of this machine: whatever happens to its replicas, nothing is lost."""
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import nystream as ns
+from nystream import clusters
+from nystream.serve.cluster import run as cluster_run
+from nystream.serve.cluster.deployments import APPLICATION, REPLICA, cluster_application
+from nystream.serve.lanes import LANES, lane_of
+from nystream.serve.settings import Settings
+
+pytestmark = pytest.mark.deploy
+# The clusters of these tests have a token of their own; Ray would else keep one in the home folder.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
+pytest.importorskip("ray.serve", reason="a cluster needs Ray Serve: pip install 'nystream[ray]'")
+
+STREAMS = 24
+
+
+@pytest.fixture(scope="module")
+def ray():
+    with clusters.connected(clusters.LOCAL, cpus=4) as ray:
+        yield ray
+
+
+@pytest.fixture(params=["redis", "folder"])
+def cluster(request, ray, model, tmp_path, free_port):
+    """A service with two replicas; `cluster.scale` changes that."""
+    from ray import serve
+
+    store = request.getfixturevalue("redis_url") if request.param == "redis" else f"{tmp_path}/streams/"
+    settings = Settings(store=store, port=free_port, snapshot_every=20, backend="torch")
+    cluster = Cluster(cluster_run.prepared(model, settings))
+    application = cluster_application(model, cluster.settings, cluster_run.Tokens(), 2, 1)
+    cluster_run.deploy(application, cluster.settings)
+    yield cluster
+    serve.delete(APPLICATION)
+    serve.shutdown()
+
+
+class Cluster:
+    def __init__(self, settings):
+        self.settings = settings
+        self.url = f"ws://127.0.0.1:{settings.port}"
+
+    def processes(self):
+        """Which process has each lane."""
+        from ray import serve
+
+        handle = serve.get_deployment_handle(REPLICA, APPLICATION)
+        calls = [handle.options(session_id=str(lane)).about.remote() for lane in range(LANES)]
+        return [call.result(timeout_s=60)["process"] for call in calls]
+
+    def scale(self, replicas):
+        cluster_run.scale(replicas, 1)
+
+    def wait_for(self, replicas, seconds=60):
+        from ray import serve
+
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            deployment = serve.status().applications[APPLICATION].deployments[REPLICA]
+            if deployment.replica_states.get("RUNNING", 0) == replicas and deployment.status == "HEALTHY":
+                return
+            time.sleep(0.1)
+        pytest.fail(f"there are not {replicas} replicas after {seconds} s: {deployment}")
+
+
+class Load:
+    """Streams that are pushed to all the time."""
+
+    def __init__(self, cluster, records):
+        self._cluster, self._records = cluster, records
+        self.got = [[] for _ in range(STREAMS)]
+
+    async def _follow(self, client, stream, stop):
+        while not stop.is_set():
+            number = len(self.got[stream]) + 1
+            self.got[stream].append(await client.push(f"stream {stream}", self._records(stream, number)))
+
+    async def grown(self, by=15, streams=range(STREAMS)):
+        before = [len(answers) for answers in self.got]
+        while any(len(self.got[stream]) < before[stream] + by for stream in streams):
+            await asyncio.sleep(0.02)
+
+    def run(self, story, seconds=150):
+        """Push while `story`, a coroutine, happens."""
+
+        async def work():
+            stop = asyncio.Event()
+            async with ns.AsyncClient(self._cluster.url) as client:
+                tasks = [asyncio.create_task(self._follow(client, stream, stop)) for stream in range(STREAMS)]
+                await self.grown()
+                await story(self)
+                await self.grown()
+                stop.set()
+                await asyncio.gather(*tasks)
+            async with ns.AsyncClient(self._cluster.url) as client:
+                self.next = [await client.open(f"stream {stream}") for stream in range(STREAMS)]
+
+        asyncio.run(asyncio.wait_for(work(), seconds))
+
+    def check(self, uninterrupted):
+        """Every record was applied once, with the answers of a service that was never disturbed."""
+        for stream, answers in enumerate(self.got):
+            expected = uninterrupted([self._records(stream, number) for number in range(1, len(answers) + 1)])
+            assert [answer[0]["token"] for answer in answers] == list(range(1, len(answers) + 1))
+            assert self.next[stream] == len(answers) + 1
+            values = [[answer[0]["output"]["sum"] for answer in these] for these in (answers, expected)]
+            np.testing.assert_allclose(*values, rtol=0, atol=1e-5)
+
+
+def test_a_killed_replica_is_replaced(cluster, records, uninterrupted):
+    load = Load(cluster, records)
+
+    async def story(load):
+        process = (await asyncio.to_thread(cluster.processes))[0]
+        os.kill(process, signal.SIGKILL)
+        await load.grown()
+        await asyncio.to_thread(cluster.wait_for, 2)
+        assert process not in await asyncio.to_thread(cluster.processes)
+
+    load.run(story)
+    load.check(uninterrupted)
+
+
+def test_a_change_of_the_number_of_replicas_moves_streams(cluster, records, uninterrupted):
+    load, seen = Load(cluster, records), []
+
+    async def story(load):
+        for replicas in (3, 1):
+            await asyncio.to_thread(cluster.scale, replicas)
+            await asyncio.to_thread(cluster.wait_for, replicas)
+            await load.grown()
+            seen.append(await asyncio.to_thread(cluster.processes))
+
+    load.run(story)
+    assert [len(set(processes)) for processes in seen] == [3, 1]
+    load.check(uninterrupted)
+
+
+def test_a_replica_that_comes_back_from_a_pause_changes_nothing(cluster, records, uninterrupted):
+    load, moved = Load(cluster, records), []
+
+    async def story(load):
+        before = await asyncio.to_thread(cluster.processes)
+        paused = before[0]
+        os.kill(paused, signal.SIGSTOP)  # with records on their way to it
+        try:
+            await asyncio.to_thread(cluster.scale, 4)
+            await asyncio.to_thread(cluster.wait_for, 4)
+            others = [stream for stream in range(STREAMS) if before[lane_of("", f"stream {stream}")] != paused]
+            await load.grown(streams=others)
+            # Streams of the paused replica whose lanes have moved go on; it does not know that.
+            grown = [len(answers) for answers in load.got]
+            await asyncio.sleep(6)
+            theirs = set(range(STREAMS)) - set(others)
+            moved.extend(stream for stream in theirs if len(load.got[stream]) > grown[stream] + 5)
+        finally:
+            os.kill(paused, signal.SIGCONT)
+        await load.grown()
+        assert paused in await asyncio.to_thread(cluster.processes)  # it was not replaced
+
+    load.run(story)
+    assert moved
+    load.check(uninterrupted)
