@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tyro.conf import Positional
 
@@ -37,4 +38,5 @@ class Serve(Settings):
         super().__post_init__()
         model = models.load(self.model)
         gaps = gaps_when_skipping(model.info, self.gaps)
-        run(Sessions(model, self.missing, gaps, self.backend), self)
+        name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
+        run(Sessions(model, self.missing, gaps, self.backend), self, name=name)

@@ -19,33 +19,44 @@ PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
 log = logging.getLogger(__name__)
 
 
-def create_app(sessions: Sessions, settings: Settings) -> Any:
+def create_app(sessions: Sessions, settings: Settings, *, name: str = "") -> Any:
     """Return the FastAPI application of a service.
 
     Args:
         sessions: Takes in the records, such as `Sessions(model)` or `estimator.sessions()`. It must have no stream, and
             nothing else may use it.
         settings: How to serve them.
+        name: Of the model, for the page of the service.
     """
     fastapi = require("a service", "fastapi")
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
 
+    from nystream.serve.demo_records import DemoRecords
     from nystream.serve.http import misdirected, misunderstood, refusal, routes
+    from nystream.serve.live import live_routes
+    from nystream.serve.look import look_routes
+    from nystream.serve.page_files import page_routes
     from nystream.serve.protocol import RequestError
     from nystream.serve.service import Service
+    from nystream.serve.status import Status
+    from nystream.serve.summaries import Truths
 
     if len(sessions):
         raise ValueError(f"sessions has {len(sessions)} streams, but must have none")
     service = Service(sessions, settings)
+    status = Status(sessions, service, name)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         service.batcher.start()
+        counting = asyncio.create_task(status.activity.run())
         log.info("ready", extra={"fields": {"durability": settings.durability, "backend": sessions.backend}})
         try:
             yield
         finally:
+            counting.cancel()
             await asyncio.to_thread(service.batcher.stop)
             log.info("all streams are written")
 
@@ -53,20 +64,29 @@ def create_app(sessions: Sessions, settings: Settings) -> Any:
     app.add_exception_handler(RequestError, refusal)
     app.add_exception_handler(HTTPException, misdirected)
     app.add_exception_handler(RequestValidationError, misunderstood)
-    app.include_router(routes(service))
+    for router in (
+        routes(service),
+        look_routes(service, status, DemoRecords(sessions)),
+        live_routes(service, status, Truths(sessions.model.info)),
+        page_routes(service),
+    ):
+        app.include_router(router)
+    if settings.origins:  # the browser asks whether their pages may read replies
+        allowed = {"allow_methods": ["DELETE", "GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **allowed)
     app.state.service = service
     return app
 
 
-def run(sessions: Sessions, settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def run(sessions: Sessions, settings: Settings, *, name: str = "") -> None:
+    """Serve until SIGINT or SIGTERM; `name` is that of the model."""
     uvicorn = require("a service", "uvicorn")
     require("a service", "websockets")
     from nystream.serve.logs import log_to_stderr
 
     log_to_stderr()
     config = uvicorn.Config(
-        create_app(sessions, settings),
+        create_app(sessions, settings, name=name),
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -22,7 +22,7 @@ SWEEP_SECONDS = 1.0  # between two searches for idle streams
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["open", "push", "find", "list", "close"]
+Kind = Literal["open", "push", "find", "list", "close", "look"]
 
 
 class Request(NamedTuple):
@@ -30,9 +30,12 @@ class Request(NamedTuple):
 
     kind: Kind
     owner: str
-    value: Any  # a Push; a key; for a list, the last key before it and its length
+    value: Any  # a Push; a key; for a list, the last key before it and its length; for a look, what is called
     done: Callable[[Reply], object]  # called in the event loop
     arrived: float
+
+
+Observer = Callable[[Sequence[tuple[Request, Reply]]], object]
 
 
 class Batcher:
@@ -42,6 +45,10 @@ class Batcher:
         engine: Runs batches of requests; only this thread uses it.
         settings: Those of the service.
         metrics: Counts batches and waiting times.
+
+    Attributes:
+        observers: Called in the event loop with the requests of every batch and their replies, once these are
+            delivered. Empty unless someone looks.
     """
 
     def __init__(self, engine: Engine, settings: Settings, metrics: Metrics) -> None:
@@ -51,6 +58,7 @@ class Batcher:
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="nystream-batcher", daemon=True)
+        self.observers: set[Observer] = set()
         metrics.queue.set_function(lambda: len(self._queue))
 
     @property
@@ -129,6 +137,8 @@ class Batcher:
                 return engine.push([(request.owner, request.value) for request in requests])
             if kind == "open":
                 return engine.open([StreamName(request.owner, request.value) for request in requests])
+            if kind == "look":
+                return [request.value(engine) for request in requests]
             if kind == "list":
                 return [engine.streams(request.owner, *request.value) for request in requests]
             one = engine.find if kind == "find" else engine.close
@@ -146,7 +156,13 @@ class Batcher:
                 self._metrics.refused.labels(reply.code).inc()
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the replies
-            self._loop.call_soon_threadsafe(_call, replies)
+            self._loop.call_soon_threadsafe(self._call, replies)
+
+    def _call(self, replies: Sequence[tuple[Request, Reply]]) -> None:
+        for request, reply in replies:
+            request.done(reply)
+        for observer in tuple(self.observers):
+            observer(replies)
 
     @staticmethod
     def _quietly(do: Callable[..., object], *arguments: Any) -> None:
@@ -161,11 +177,6 @@ def push_requests(owner: str, pushes: Sequence[Push], done: Callable[[Reply], ob
     """Return the requests of records."""
     now = time.perf_counter()
     return [Request("push", owner, push, done, now) for push in pushes]
-
-
-def _call(replies: Sequence[tuple[Request, Reply]]) -> None:
-    for request, reply in replies:
-        request.done(reply)
 
 
 def _resolver(future: asyncio.Future[Reply]) -> Callable[[Reply], None]:
