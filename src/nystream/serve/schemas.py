@@ -84,6 +84,7 @@ class ModelDescription(BaseModel):
     width: int
     parameters: int
     inputs: int
+    outputs: int
     labels: list[str]
     units: list[str]
     seconds: float | None

@@ -83,6 +83,7 @@ def _model(sessions: Sessions, name: str) -> Message:
         "width": model.config.embed_dim,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "inputs": model.config.input_dim,
+        "outputs": model.config.output_dim,
         "labels": list(answers.names),
         "units": list(info.units),
         "seconds": info.seconds,
