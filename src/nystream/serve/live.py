@@ -20,6 +20,7 @@ from nystream.serve.protocol import MAX_KEY, Message, RequestError, checked_key,
 from nystream.serve.residents import StreamName
 from nystream.serve.service import Service
 from nystream.serve.status import Status
+from nystream.serve.store import Store, StoreError
 from nystream.serve.summaries import Truths, brief
 from nystream.serve.websocket import accepted, is_sent, until_one_ends
 
@@ -30,6 +31,8 @@ MAX_WATCHED = 8  # streams of one viewer
 MAX_LISTED = 100
 MAX_WAITING = 64  # results of one stream in an update: the last ones
 TRY_LATER = 1013  # close code
+
+Kept = tuple[bytes, bytes | None]  # an answer, and its record if that is known
 
 
 def live_routes(service: Service, status: Status, truths: Truths) -> APIRouter:
@@ -84,6 +87,23 @@ class Watched:
         self.results.clear()
         self.missed = 0
         return message
+
+
+def kept_answers(engine: Engine, store: Store, name: StreamName) -> list[Kept]:
+    """Return the last answers of a stream, and their records as far as the log has them, all packed."""
+    try:
+        stream = store.find(*name)
+        saved = None if stream is None else store.load(stream.id)
+    except StoreError:  # the list of streams says so
+        saved = None
+    if saved is None:
+        return []
+    answers = dict(saved.snapshot.answers if saved.snapshot is not None else ())
+    answers |= {row.number: row.answer for row in saved.rows}
+    if (resident := engine.residents.get(name)) is not None:  # without a log, it knows more than the store
+        answers |= dict(resident.answers)
+    records = {row.number: row.record for row in saved.rows}
+    return [(answers[number], records.get(number)) for number in sorted(answers)[-MAX_WAITING:]]
 
 
 class Viewer:
@@ -150,11 +170,15 @@ class Viewer:
                 continue
             if request.kind == "push":
                 if (watched := self._watched.get(request.value.key)) is not None:
-                    truth = self._truths(request.value.record)
-                    watched.add({**reply, "truth": truth} if truth else reply)
+                    watched.add(self._result(reply, request.value.record))
             elif request.kind == "close" and request.value in self._watched:
                 self._watched[request.value] = Watched()
                 self._waiting.append({"type": "closed", "key": request.value})
+
+    def _result(self, reply: Message, record: Any) -> Message:
+        """A result with the truth that its record has."""
+        truth = self._truths(unpack(record) if isinstance(record, bytes) else record)
+        return {**reply, "truth": truth} if truth else reply
 
     async def _write(self) -> None:
         tick = 0
@@ -182,12 +206,12 @@ class Viewer:
         """The list of streams; besides, the answers that are kept of streams that are newly watched."""
         owner, search, watched = self._owner, self._search, dict(self._watched)
         new = [key for key, stream in watched.items() if stream.is_new]
+        kept = dict[str, list[Kept]]()
 
         def look(engine: Engine) -> Message | RequestError:
-            names = [StreamName(owner, key) for key in new]
-            kept = {name.key: [*resident.answers] for name in names if (resident := engine.residents.get(name))}
-            listed = self._listed(engine, search, list(watched))
-            return listed if isinstance(listed, RequestError) else {**listed, "kept": kept}
+            for key in new:
+                kept[key] = kept_answers(engine, self._service.store, StreamName(owner, key))
+            return self._listed(engine, search, list(watched))
 
         try:
             (found,) = await self._service.batcher.ask("look", owner, look)
@@ -195,9 +219,8 @@ class Viewer:
             found = error
         if isinstance(found, RequestError):
             return {"type": "error", **found.to_dict()}
-        kept: dict[str, list[tuple[int, bytes]]] = found.pop("kept")
         for key in new:
-            watched[key].add_kept([unpack(packed) for _, packed in kept.get(key, [])])
+            watched[key].add_kept([self._result(unpack(answer), record) for answer, record in kept[key]])
         for stream in found["streams"]:
             stream["last"] = None if stream["last"] is None else brief(unpack(stream["last"]))
         return {"type": "streams", "search": search, **found}

@@ -1,6 +1,6 @@
 /** The page of a service: what it connects, and what the visitor selects. */
 
-import { storedToken, storeToken } from "./access.js";
+import { ask, storedToken, storeToken } from "./access.js";
 import { Demo, KEY as DEMO_KEY } from "./demo.js";
 import { Feed } from "./feed.js";
 import { Panel } from "./panel.js";
@@ -10,6 +10,7 @@ import { setUpTheme } from "./theme.js";
 
 const MAX_SELECTED = 4;
 const SAID_FOR = 6000; // milliseconds that a message stays
+const MAX_EXAMPLE = 700; // characters of a record in the example
 const CALM = 1000; // milliseconds between two pictures for those who want less motion
 const STATES = { connecting: "Connecting…", live: "Live", waiting: "Disconnected", paused: "Paused" };
 
@@ -37,6 +38,7 @@ const feed = new Feed({
   status(description) {
     const described = JSON.stringify(description.model);
     if (described !== identity && identity) for (const panel of panels.values()) panel.setModel(description.model);
+    if (described !== identity) showExample(description);
     [model, identity] = [description.model, described];
     service.describe(description);
     service.show(description);
@@ -88,6 +90,17 @@ const demo = new Demo((state, note) => {
   element("demo").querySelector("span").textContent = text;
   element("demo-note").textContent = note;
 });
+
+/** Show how a record is pushed, with one that the model can read. */
+async function showExample({ service: { tokens } }) {
+  const curl = `curl ${tokens ? '-H "Authorization: Bearer $TOKEN" ' : ""}-d`;
+  const url = `${location.origin}/v1/streams`;
+  const { records } = await ask("v1/demo?limit=1").catch(() => ({ records: [] }));
+  const record = records.length ? JSON.stringify(records[0]) : "…";
+  const shown = record.length > MAX_EXAMPLE ? `${record.slice(0, MAX_EXAMPLE)}…` : record;
+  element("example").textContent =
+    `${curl} '{"key": "north"}' ${url}\n${curl} '{"record": ${shown}}' \\\n    ${url}/north/records`;
+}
 
 function list(message) {
   if (message.search !== element("search").value) return; // an older search
@@ -179,7 +192,6 @@ element("sign-out").addEventListener("click", () => {
   storeToken(null);
   location.reload();
 });
-element("example").textContent = `curl -d '{"key": "north"}' ${location.origin}/v1/streams`;
 addEventListener("resize", redraw);
 setUpTheme(element("theme"), redraw);
 feed.connect();

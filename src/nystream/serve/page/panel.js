@@ -130,7 +130,7 @@ export class Panel {
       ["Truth", numberText(at.truth?.[target]), units[target], "truth"],
       [`In ${rowsText(horizons[horizon], seconds)}`, numberText(middle(levels, quantiles)), units[target], "forecast"],
     ];
-    if (quantiles.length > 1) entries.push([`${percentText(quantiles[0])} to ${percentText(quantiles.at(-1))}`, `${shortText(levels[0])} – ${shortText(levels.at(-1))}`, "", "band"]);
+    if (quantiles.length > 1) entries.push([`${percentText(quantiles[0])} to ${percentText(quantiles.at(-1))}`, `${numberText(levels[0])} – ${numberText(levels.at(-1))}`, "", "band"]);
     if (target === 0 && horizon === 0 && Number.isFinite(this.history.error))
       entries.push(["Mean error", shortText(this.history.error), units[target], ""]);
     return entries;

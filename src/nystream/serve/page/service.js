@@ -39,6 +39,7 @@ export class ServiceView {
       Quantiles: model.quantiles.join(", "),
       Durability: `${service.durability}: ${DURABILITY[service.durability] ?? ""}`,
       Batches: `up to ${counted(service.max_batch, "record")}, ${shortText(service.max_wait_ms)} ms apart`,
+      "Streams in memory": `up to ${countText(service.max_streams)}`,
       Backend: service.backend,
       "Memory of a stream": bytesText(service.bytes_per_stream),
       Version: version,
@@ -67,7 +68,7 @@ export class ServiceView {
     put("median", durationText(now.latency.p50_ms ?? NaN));
     put("median-note", now.latency.p99_ms === null ? "no records lately" : `p99 ${durationText(now.latency.p99_ms)}`);
     put("resident", countText(now.streams_in_memory));
-    put("resident-note", `of at most ${countText(this.service.max_streams)}`);
+    put("resident-note", "in memory");
     put("memory", bytesText(now.memory_bytes ?? NaN));
     put("memory-note", now.store_bytes === null ? "no store" : `store ${bytesText(now.store_bytes)}`);
     put("uptime", uptimeText(now.uptime_seconds));

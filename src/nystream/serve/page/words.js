@@ -1,11 +1,11 @@
 /** Numbers in words. */
 
-const NUMBER = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 });
+const NUMBER = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 5 });
 const SHORT = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 export const numberText = (value) =>
-  Number.isFinite(value) ? (Math.abs(value) >= 1e5 ? WHOLE : NUMBER).format(value) : "–";
+  Number.isFinite(value) ? (Math.abs(value) >= 1e4 ? WHOLE : NUMBER).format(value) : "–";
 
 export const shortText = (value) => (Number.isFinite(value) ? SHORT.format(value) : "–");
 

@@ -57,7 +57,8 @@ export class RateChart {
     }
     context.fillStyle = colour("muted");
     const minutes = (count * seconds) / 60;
-    for (let minute = 0; minute <= minutes; minute++) {
+    const step = right - left < 320 ? 2 : 1; // every minute, or every other one on a phone
+    for (let minute = 0; minute <= minutes; minute += step) {
       context.textAlign = minute === 0 ? "right" : minute === minutes ? "left" : "center";
       const at = right - (minute / minutes) * (right - left);
       context.fillText(minute ? `−${minute} min` : "now", at, bottom + 14);
@@ -83,7 +84,7 @@ export class LatencyChart {
     const wide = (right - left) / counts.length;
     shares.forEach((share, place) => {
       const at = left + place * wide;
-      context.fillStyle = colour(place > edges.findIndex((edge) => edge >= 50) ? "forecast" : "truth");
+      context.fillStyle = colour("truth");
       context.globalAlpha = 0.85;
       const tall = share ? Math.max(2, bottom - y(share)) : 0;
       context.fillRect(at + 1.5, bottom - tall, wide - 3, tall);
