@@ -129,9 +129,11 @@ class Viewer:
         """Send updates until the page leaves, or takes none."""
         observers = self._service.batcher.observers
         observers.add(self._observe)
+        self._service.metrics.connections.inc()
         try:
             await until_one_ends(self._read(), self._write())
         finally:
+            self._service.metrics.connections.dec()
             observers.discard(self._observe)
 
     async def _read(self) -> None:

@@ -79,7 +79,8 @@ export class Demo {
       this.#change("running", "");
     } else if (message.type === "answer") {
       this.#answered = message.number;
-      if (message.number >= this.#length) this.stop("ended", "The end of the sample. Start it again from the first record.");
+      if (message.number >= this.#length)
+        this.stop("ended", "The end of the sample. Start it again from the first record.");
     } else if (message.type === "error") {
       if (message.code === "unknown_stream" && !message.number) return; // it was to be deleted, and there was none
       this.#paused = performance.now() + 1000 * (message.retry_after ?? 0.2);
@@ -87,7 +88,10 @@ export class Demo {
       this.#change("running", message.message);
       const socket = this.#socket;
       // Asking for the number that is expected covers whatever went wrong.
-      setTimeout(() => socket === this.#socket && socket.readyState === 1 && this.#send({ type: "open", key: KEY }), 1000);
+      setTimeout(
+        () => socket === this.#socket && socket.readyState === 1 && this.#send({ type: "open", key: KEY }),
+        1000,
+      );
     }
   }
 

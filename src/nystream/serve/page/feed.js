@@ -11,7 +11,7 @@ const HIDDEN = 60_000; // a page that nobody sees does not look
  * @typedef {object} Handlers
  * @property {(status: object) => void} status The description of the service, whenever it is connected.
  * @property {(message: object) => void} message
- * @property {(state: "connecting"|"live"|"waiting"|"paused", reason?: Error) => void} state
+ * @property {(state: "connecting"|"live"|"waiting"|"paused"|"refused", reason?: Error) => void} state
  * @property {(error: Refusal) => void} refused It will not try again by itself.
  */
 
@@ -52,7 +52,7 @@ export class Feed {
     } catch (error) {
       if (this.#socket !== mine) return;
       if (error instanceof Refusal && ["unauthorized", "forbidden"].includes(error.code)) {
-        this.#socket = null;
+        this.#end("refused");
         this.handlers.refused(error);
       } else this.#wait(error);
     }
@@ -73,7 +73,8 @@ export class Feed {
       this.handlers.state("live");
       for (const message of [JSON.parse(data)].flat()) this.handlers.message(message);
     };
-    socket.onclose = ({ reason }) => socket === this.#socket && this.#wait(new Error(reason || "it has closed the connection"));
+    socket.onclose = ({ reason }) =>
+      socket === this.#socket && this.#wait(new Error(reason || "it has closed the connection"));
   }
 
   #wait(error) {

@@ -12,7 +12,13 @@ const MAX_SELECTED = 4;
 const SAID_FOR = 6000; // milliseconds that a message stays
 const MAX_EXAMPLE = 700; // characters of a record in the example
 const CALM = 1000; // milliseconds between two pictures for those who want less motion
-const STATES = { connecting: "Connecting…", live: "Live", waiting: "Disconnected", paused: "Paused" };
+const STATES = {
+  connecting: "Connecting…",
+  live: "Live",
+  waiting: "Disconnected",
+  paused: "Paused",
+  refused: "No access",
+};
 
 const element = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -42,7 +48,12 @@ const feed = new Feed({
     [model, identity] = [description.model, described];
     service.describe(description);
     service.show(description);
-    if (wasLost) say(description.uptime_seconds < uptime ? "The service was restarted; the page is connected again." : "Connected again.");
+    if (wasLost)
+      say(
+        description.uptime_seconds < uptime
+          ? "The service was restarted; the page is connected again."
+          : "Connected again.",
+      );
     [wasLost, uptime] = [false, description.uptime_seconds];
     element("demo").disabled = false;
     element("sign-out").hidden = storedToken() === null;
@@ -66,8 +77,9 @@ const feed = new Feed({
     }
     document.body.classList.toggle("stale", state === "waiting");
     if (state === "waiting") {
-      const problem = reason instanceof TypeError ? "it cannot be reached" : reason.message;
-      complain(`The service is not there: ${problem}. The page tries again by itself.`);
+      const isAway = reason instanceof TypeError; // what fetch throws
+      const problem = isAway ? "The service cannot be reached" : `The connection was lost: ${reason.message}`;
+      complain(`${problem}. The page tries again by itself.`);
     } else if (state === "live") element("alert").hidden = true;
   },
   refused(error) {
@@ -94,7 +106,7 @@ const demo = new Demo((state, note) => {
 /** Show how a record is pushed, with one that the model can read. */
 async function showExample({ service: { tokens } }) {
   const curl = `curl ${tokens ? '-H "Authorization: Bearer $TOKEN" ' : ""}-d`;
-  const url = `${location.origin}/v1/streams`;
+  const url = new URL("v1/streams", document.baseURI).href;
   const { records } = await ask("v1/demo?limit=1").catch(() => ({ records: [] }));
   const record = records.length ? JSON.stringify(records[0]) : "…";
   const shown = record.length > MAX_EXAMPLE ? `${record.slice(0, MAX_EXAMPLE)}…` : record;
@@ -169,7 +181,9 @@ function complain(text) {
   element("alert").firstElementChild.textContent = text;
 }
 
-element("alert").querySelector("button").addEventListener("click", () => feed.connect());
+element("alert")
+  .querySelector("button")
+  .addEventListener("click", () => feed.connect());
 element("demo").addEventListener("click", () => {
   if (demo.state === "running") return demo.stop();
   demo.start();
@@ -182,12 +196,14 @@ element("search").addEventListener("input", () => {
   typing = setTimeout(watch, 150);
 });
 element("access").addEventListener("cancel", (event) => event.preventDefault()); // there is nothing behind it
-element("access").querySelector("form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  storeToken(element("token").value.trim());
-  element("token").value = "";
-  feed.connect();
-});
+element("access")
+  .querySelector("form")
+  .addEventListener("submit", (event) => {
+    event.preventDefault();
+    storeToken(element("token").value.trim());
+    element("token").value = "";
+    feed.connect();
+  });
 element("sign-out").addEventListener("click", () => {
   storeToken(null);
   location.reload();

@@ -49,9 +49,16 @@ export class Panel {
     this.chart = new (meaning.kind === "probabilities" ? ClassChart : LineChart)(this.canvas);
     const { span, target, horizon } = this.parts;
     Object.assign(this.#choice, { target: 0, horizon: 0 });
-    fill(span, SPANS.map((rows) => [rows, rowsText(rows, meaning.seconds)]), this.#choice.span);
+    fill(
+      span,
+      SPANS.map((rows) => [rows, rowsText(rows, meaning.seconds)]),
+      this.#choice.span,
+    );
     fill(target, meaning.kind === "forecast" ? meaning.names.map((name, i) => [i, name]) : []);
-    fill(horizon, meaning.horizons.map((rows, i) => [i, rowsText(rows, meaning.seconds)]));
+    fill(
+      horizon,
+      meaning.horizons.map((rows, i) => [i, rowsText(rows, meaning.seconds)]),
+    );
     this.draw();
   }
 
@@ -118,7 +125,8 @@ export class Panel {
   #entries(newest) {
     const { names, units, kind, quantiles, horizons, seconds } = this.meaning;
     const { target, horizon, cursor } = this.#choice;
-    const at = cursor === null ? newest : (this.history.shown.find(({ token }) => token === Math.round(cursor)) ?? newest);
+    const at =
+      cursor === null ? newest : (this.history.shown.find(({ token }) => token === Math.round(cursor)) ?? newest);
     if (kind === "probabilities") {
       const best = at.values.indexOf(Math.max(...at.values));
       return [[names[best] ?? "–", percentText(at.values[best]), "", "truth"]];
@@ -130,7 +138,13 @@ export class Panel {
       ["Truth", numberText(at.truth?.[target]), units[target], "truth"],
       [`In ${rowsText(horizons[horizon], seconds)}`, numberText(middle(levels, quantiles)), units[target], "forecast"],
     ];
-    if (quantiles.length > 1) entries.push([`${percentText(quantiles[0])} to ${percentText(quantiles.at(-1))}`, `${numberText(levels[0])} – ${numberText(levels.at(-1))}`, "", "band"]);
+    if (quantiles.length > 1)
+      entries.push([
+        `${percentText(quantiles[0])} to ${percentText(quantiles.at(-1))}`,
+        `${numberText(levels[0])} – ${numberText(levels.at(-1))}`,
+        "",
+        "band",
+      ]);
     if (target === 0 && horizon === 0 && Number.isFinite(this.history.error))
       entries.push(["Mean error", shortText(this.history.error), units[target], ""]);
     return entries;

@@ -34,11 +34,17 @@ export class ServiceView {
       Blocks: `${countText(model.blocks)}, ${countText(model.width)} wide`,
       Parameters: countText(model.parameters),
       Inputs: countText(model.inputs),
-      Answers: model.labels.length > 6 ? `${model.labels.slice(0, 6).join(", ")} and ${model.labels.length - 6} more` : model.labels.join(", ") || countText(model.outputs),
-      Horizons: model.horizons.map((rows) => rowsText(rows, model.seconds)).slice(0, 8).join(", "),
+      Answers:
+        model.labels.length > 6
+          ? `${model.labels.slice(0, 6).join(", ")} and ${model.labels.length - 6} more`
+          : model.labels.join(", ") || countText(model.outputs),
+      Horizons: model.horizons
+        .map((rows) => rowsText(rows, model.seconds))
+        .slice(0, 8)
+        .join(", "),
       Quantiles: model.quantiles.join(", "),
       Durability: `${service.durability}: ${DURABILITY[service.durability] ?? ""}`,
-      Batches: `up to ${counted(service.max_batch, "record")}, ${shortText(service.max_wait_ms)} ms apart`,
+      Batches: `up to ${counted(service.max_batch, "record")} that arrive within ${shortText(service.max_wait_ms)} ms`,
       "Streams in memory": `up to ${countText(service.max_streams)}`,
       Backend: service.backend,
       "Memory of a stream": bytesText(service.bytes_per_stream),
@@ -64,7 +70,10 @@ export class ServiceView {
     const rate = recent.reduce((sum, value) => sum + value, 0) / recent.length;
     put("rate", shortText(recent.length ? rate : 0));
     const taken = ["answered", "dropped", "rejected"].reduce((sum, name) => sum + now.records[name], 0);
-    put("rate-note", `${countText(taken)} so far${now.records.rejected ? `, ${countText(now.records.rejected)} not readable` : ""}`);
+    put(
+      "rate-note",
+      `${countText(taken)} so far${now.records.rejected ? `, ${countText(now.records.rejected)} not readable` : ""}`,
+    );
     put("median", durationText(now.latency.p50_ms ?? NaN));
     put("median-note", now.latency.p99_ms === null ? "no records lately" : `p99 ${durationText(now.latency.p99_ms)}`);
     put("resident", countText(now.streams_in_memory));
@@ -75,7 +84,10 @@ export class ServiceView {
     put("uptime-note", `durability: ${this.service.durability}`);
     const count = now.latency.counts.reduce((sum, value) => sum + value, 0);
     const span = Math.round(now.latency.seconds);
-    put("latencies-note", count ? `${counted(count, "record")} of the last ${span} s, in milliseconds` : "no records lately");
+    put(
+      "latencies-note",
+      count ? `${counted(count, "record")} of the last ${span} s, in milliseconds` : "no records lately",
+    );
     this.draw();
   }
 

@@ -40,9 +40,13 @@ export class StreamList {
       if (this.body.children[place] !== row) this.body.insertBefore(row, this.body.children[place] ?? null);
       this.#fill(row, stream, selected.has(stream.key));
     });
-    this.count.textContent = more ? `${countText(streams.length)} of ${counted(owned, "stream")}` : counted(owned, "stream");
+    this.count.textContent = more
+      ? `${countText(streams.length)} of ${counted(owned, "stream")}`
+      : counted(owned, "stream");
     this.none.hidden = streams.length > 0;
-    this.none.textContent = search ? `No key begins with “${search}”, and no stream in memory has it.` : "No streams yet.";
+    this.none.textContent = search
+      ? `No key begins with “${search}”, and no stream in memory has it.`
+      : "No streams yet.";
     this.body.parentElement.hidden = !streams.length;
   }
 
@@ -53,7 +57,9 @@ export class StreamList {
 
   #row(key) {
     const row = document.createElement("tr");
-    const [name, answer, records, seen] = ["th", "td", "td", "td"].map((tag) => row.appendChild(document.createElement(tag)));
+    const [name, answer, records, seen] = ["th", "td", "td", "td"].map((tag) =>
+      row.appendChild(document.createElement(tag)),
+    );
     name.scope = "row";
     answer.className = "answer";
     records.className = seen.className = "number";
