@@ -1,6 +1,8 @@
 """What the page shows: the live feed, the state of the service, and records for a demonstration."""
 
+import base64
 import dataclasses
+import socket
 import time
 from types import SimpleNamespace
 
@@ -60,8 +62,8 @@ def look(http):
 
     opened = []
     yield start
-    for socket in opened:
-        socket.__exit__(None, None, None)
+    for feed in opened:
+        feed.__exit__(None, None, None)
 
 
 def push(client, key, record, **headers):
@@ -157,6 +159,32 @@ def test_what_is_not_taken_in_time_is_left_out():
     assert [result["number"] for result in message["results"]] == list(range(11, live.MAX_WAITING + 11))
     assert message["missed"] == 10
     assert watched.taken("k")["results"] == []
+
+
+def test_a_page_that_takes_nothing_holds_nothing_up(serve, records, monkeypatch):
+    async def much(viewer):
+        return {"type": "streams", "streams": ["x" * 1_000_000]}
+
+    monkeypatch.setattr(live, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(live, "STATUS_TICKS", 1)
+    monkeypatch.setattr(live.Viewer, "_streams", much)
+    server = serve(send_seconds=0.5)
+    with socket.create_connection(("127.0.0.1", server.port)) as page, ns.Client(server.url) as client:
+        page.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        key = "Sec-WebSocket-Key: " + base64.b64encode(bytes(16)).decode()
+        host = f"Host: 127.0.0.1:{server.port}"
+        page.sendall("\r\n".join(["GET /v1/live HTTP/1.1", host, *upgrade, key, "", ""]).encode())
+        assert page.recv(12).endswith(b"101")
+        began = time.monotonic()
+        metric = "nystream_connections"
+        value = server.app.state.service.metrics.registry.get_sample_value
+        for number in range(1, 2000):
+            client.push("k", records(0, number))
+            if time.monotonic() - began > 1 and value(metric) == 1:  # only that of the client: the page was closed
+                break
+            time.sleep(0.01)
+        assert value(metric) == 1
 
 
 def test_only_so_many_pages(http, look, monkeypatch):

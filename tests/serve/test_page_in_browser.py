@@ -123,6 +123,7 @@ def test_streams_of_other_clients(browser, visit, service):
             for record in records[:20]:
                 client.push(key, record)
         until(page, lambda: records_of(page, "north/1") == records_of(page, "south <b>") == 20)
+        page.click(".panel .close")  # of the first stream that there was
         page.fill("#search", "sou")
         until(page, lambda: records_of(page, "north/1") == 0)
         page.click("#streams button")

@@ -131,6 +131,7 @@ def reply(request: Request, message: Message, status: int = 200, headers: Mappin
     """Return a response in the encoding that the client accepts."""
     encoding = encoding_of(request.headers.get("accept", ""))
     media_type = MSGPACK if encoding == "msgpack" else "application/json"
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
     return Response(encode(message, encoding), status, headers, media_type)
 
 

@@ -29,7 +29,7 @@ let model = null;
 let identity = "";
 let uptime = 0;
 let wasLost = false;
-let isFirstList = true;
+let isUntouched = true; // nothing was selected yet
 let drawn = 0;
 let isDrawing = false;
 
@@ -116,17 +116,17 @@ async function showExample({ service: { tokens } }) {
 
 function list(message) {
   if (message.search !== element("search").value) return; // an older search
-  if (isFirstList && message.streams.length && !panels.size) {
+  if (isUntouched) {
     // Begin with the stream that was last used.
     const seen = message.streams.filter(({ in_memory: inMemory }) => inMemory);
     const [latest] = seen.toSorted((one, other) => one.seen_seconds - other.seen_seconds);
     if (latest) select(latest.key);
   }
-  isFirstList = false;
   streams.show(message, new Set(panels.keys()));
 }
 
 function select(key) {
+  isUntouched = false;
   if (panels.has(key) || !model) return;
   if (panels.size >= MAX_SELECTED) deselect(panels.keys().next().value);
   const panel = new Panel(element("panel"), key, model, () => deselect(key));
