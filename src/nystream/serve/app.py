@@ -16,6 +16,12 @@ from nystream.version import __version__
 SHUTDOWN_SECONDS = 10  # for connections to end
 PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
 
+DESCRIPTION = (
+    "Live streams of one model. OpenAPI describes requests only; there are two WebSockets, too: /v1/stream, over which "
+    "many streams are opened and pushed to, and /v1/live, the feed of the page at /. Their messages are those of "
+    "docs/serving.md; the status that the feed sends has the fields of /v1/status that change."
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -60,7 +66,14 @@ def create_app(sessions: Sessions, settings: Settings, *, name: str = "") -> Any
             await asyncio.to_thread(service.batcher.stop)
             log.info("all streams are written")
 
-    app = fastapi.FastAPI(title="nystream", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = fastapi.FastAPI(
+        title="nystream",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.add_exception_handler(RequestError, refusal)
     app.add_exception_handler(HTTPException, misdirected)
     app.add_exception_handler(RequestValidationError, misunderstood)

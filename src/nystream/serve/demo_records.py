@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nystream.data.frames import FramesReader
+from nystream.data.frames import FramesReader, hop_of
 from nystream.data.reader import Reader, RecordError, reader_from_dict
 from nystream.data.sample import csv_lines
 from nystream.data.sounds import SoundReader
@@ -100,17 +100,22 @@ class DemoRecords:
         return fields
 
     def _vector(self, number: int) -> list[float]:
-        """Plain numbers: waves as wide as the inputs of training."""
+        """Plain numbers: waves as wide as the inputs of training, around one that all of them share.
+
+        Classes are often far apart in many numbers at once, and last for many windows: waves of their own alone would
+        stay in one class.
+        """
         mean, scale = (part.tolist() for part in (self._model.input_scaler.mean, self._model.input_scaler.scale))
         reader, together = self._reader, self._model.config.update_size
         width = reader.width if isinstance(reader, FramesReader) else len(mean)
         tokens = range(number * together, (number + 1) * together) if reader is None else range(number, number + 1)
-        # With several frames per token, the means of the features come first.
-        return [
-            _rounded(mean[place] + scale[place] * _wave(token, place, _period(None)))
-            for token in tokens
-            for place in range(width)
-        ]
+        numbers, period = list[float](), _period(None)
+        for token in tokens:
+            shared = 1.2 * math.sin(2 * math.pi * token / (4 * self._model.config.window * hop_of(reader)))
+            for place in range(width):  # with several frames per token, the means of the features come first
+                wave = shared + 0.5 * _wave(token, place, period)
+                numbers.append(_rounded(mean[place] + scale[place] * wave))
+        return numbers
 
 
 def _sample_rows(reader: TableReader) -> list[dict[str, Any]]:
