@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick test-deploy lint types unit docs browser demo bench docs-figures clean
+.PHONY: help setup test quick test-deploy lint types unit docs browser demo bench docs-figures docs-screenshot clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ docs-figures: $(STAMP) ## redraw the figures of the documentation
 	$(BIN)/python docs/figures.py
 	$(BIN)/python benchmarks/drift.py
 	$(BIN)/nystream costs --plain --plot docs/img/costs.png
+
+docs-screenshot: $(STAMP) ## take the picture of the service's page; needs Chromium
+	$(BIN)/python docs/screenshot.py
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist demo site examples/browser/dist examples/browser/public .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

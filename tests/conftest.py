@@ -1,4 +1,6 @@
 import os
+import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,6 +16,13 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("default")
+
+# Chromium's own requests would be blocked too: no name can be resolved.
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
 
 # Tests that run in the background inherit an interrupt that is ignored, and so would the programs that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,3 +45,61 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.fail(f"NYSTREAM_DATA is {folder!r}, which is not a folder")
     return path
+
+
+@pytest.fixture(scope="session")
+def lacking():
+    """Skips a test for want of a tool; where the tools are part of the checks, it fails."""
+    return pytest.fail if os.environ.get("CI") else pytest.skip
+
+
+@pytest.fixture(scope="module")
+def chromium(lacking):
+    """Starts Chromium with flags."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        lacking("a page needs playwright: pip install playwright")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        lacking("a page needs Chromium: apt-get install chromium")
+    with sync_playwright() as driver:
+        yield lambda *flags: driver.chromium.launch(executable_path=path, args=[*CHROMIUM_FLAGS, *flags])
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    browser = chromium()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def visit():
+    """Opens pages; afterwards, nothing may have been asked of another host, and nothing gone wrong that was not
+    expected."""
+    contexts, requests, errors = [], [], []
+
+    def visit(browser, address, expected="(?!)", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        hosts = tuple(re.sub("^http", scheme, address) for scheme in ("http", "ws"))
+
+        def note(error):
+            if not re.search(expected, error):
+                errors.append(error)
+
+        context.on("request", lambda request: requests.append((request.url, hosts)))
+        page = context.new_page()
+        page.on("websocket", lambda socket: requests.append((socket.url, hosts)))
+        page.on("pageerror", lambda error: note(str(error)))
+        page.on("console", lambda message: note(message.text) if message.type == "error" else None)
+        page.goto(address)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert requests or not contexts
+    assert [url for url, hosts in requests if not url.startswith((*hosts, "blob:", "data:"))] == []
+    assert errors == []

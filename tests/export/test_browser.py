@@ -29,19 +29,10 @@ from nystream.live.models import load
 from nystream.live.sources.lines import SAMPLE_SHARE
 
 pytestmark = pytest.mark.deploy
-playwright = pytest.importorskip("playwright.sync_api", reason="the page needs playwright: pip install playwright")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "browser"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKENS = 400  # of the sample: more than five windows
 TOLERANCE = 1e-4
-# Chromium's own requests would be blocked too: no name can be resolved.
-FLAGS = ["--no-sandbox", "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-
-
-def lacking(message):
-    """Skip a test for want of a tool; where the tools are part of the checks, fail."""
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(message)
 
 
 def load_cases():
@@ -55,7 +46,7 @@ cases = load_cases()
 
 
 @pytest.fixture(scope="module")
-def example(tmp_path_factory):
+def example(tmp_path_factory, lacking):
     """A copy of the example with its packages installed."""
     if shutil.which("npm") is None:
         lacking("the page needs npm: install Node.js 20.19 or newer")
@@ -88,44 +79,16 @@ def address(example):
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    """Starts Chromium with flags."""
-    if CHROMIUM is None:
-        lacking("the page needs Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        yield lambda *flags: driver.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags])
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    browser = chromium()
-    yield browser
-    browser.close()
-
-
 @pytest.fixture
-def open_page(address):
-    """Opens the page in a browser; afterwards, nothing may have been asked of another host, and nothing gone wrong."""
-    contexts, requests, errors = [], [], []
+def open_page(visit, address):
+    """Opens the page in a browser."""
 
     def open_page(browser, **options):
-        context = browser.new_context(accept_downloads=True, **options)
-        contexts.append(context)
-        context.on("request", lambda request: requests.append(request.url))
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.goto(address)
+        page = visit(browser, address, accept_downloads=True, **options)
         until(page, lambda: tokens_of(page) > 0)
         return page
 
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert requests
-    assert [url for url in requests if not url.startswith((address, "blob:", "data:"))] == []
-    assert errors == []
+    return open_page
 
 
 def tokens_of(page):

@@ -119,6 +119,7 @@ class Server:
     def __init__(self, app, port=0, max_frame_bytes=1 << 20):
         import uvicorn
 
+        self.app = app
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = port or free.getsockname()[1]

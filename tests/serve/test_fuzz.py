@@ -104,4 +104,4 @@ def test_the_description_tells_the_truth(serve):
 
         check()
         tried.append(operation.ok().label)
-    assert len(tried) == 5
+    assert len(tried) == 7

@@ -177,4 +177,5 @@ def test_metrics_health_and_description(http, records):
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").status_code == 200
     paths = client.get("/openapi.json").json()["paths"]
-    assert set(paths) == {"/v1/streams", "/v1/streams/{key}", "/v1/streams/{key}/records"}
+    streams = {"/v1/streams", "/v1/streams/{key}", "/v1/streams/{key}/records"}
+    assert set(paths) == {*streams, "/v1/status", "/v1/demo"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 
 from tyro.conf import Positional
 
@@ -55,7 +56,8 @@ class Serve(Settings):
             for name in ("replicas", "gateways"):
                 if getattr(self, name) != 1:
                     raise ValueError(f"{name}={getattr(self, name)} is for --ray, which is not given")
-            run(Sessions(model, self.missing, gaps, self.backend), self)
+            name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
+            run(Sessions(model, self.missing, gaps, self.backend), self, name=name)
         else:
             fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
             run_on_ray(model, Settings(**fields | {"gaps": gaps}), self.ray, self.replicas, self.gateways)

@@ -82,7 +82,7 @@ class FramesReader(Reader):
         return frames if self.hop == 1 else hops.LiveHops(frames, self.hop)
 
 
-def hop_of(reader: Reader) -> int:
+def hop_of(reader: Reader | None) -> int:
     """The number of frames per token."""
     return reader.hop if isinstance(reader, FramesReader) else 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,62 +19,109 @@ if TYPE_CHECKING:
 SHUTDOWN_SECONDS = 10  # for connections to end
 PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
 
+DESCRIPTION = (
+    "Live streams of one model. OpenAPI describes requests only; there are two WebSockets, too: /v1/stream, over which "
+    "many streams are opened and pushed to, and /v1/live, the feed of the page at /. Their messages are those of "
+    "docs/serving.md; the status that the feed sends has the fields of /v1/status that change."
+)
+
 log = logging.getLogger(__name__)
 
 
-def create_app(sessions: Sessions, settings: Settings) -> Any:
+def create_app(sessions: Sessions, settings: Settings, *, name: str = "") -> Any:
     """Return the FastAPI application of a service.
 
     Args:
         sessions: Takes in the records, such as `Sessions(model)` or `estimator.sessions()`. It must have no stream, and
             nothing else may use it.
         settings: How to serve them.
+        name: Of the model, for the page of the service.
     """
     require("a service", "fastapi")
+    from nystream.serve.demo_records import DemoRecords
+    from nystream.serve.live import live_routes
+    from nystream.serve.look import look_routes
+    from nystream.serve.page_files import page_routes
     from nystream.serve.service import Service
+    from nystream.serve.status import Status
+    from nystream.serve.summaries import Truths
 
     if len(sessions):
         raise ValueError(f"sessions has {len(sessions)} streams, but must have none")
-    return application(Service(sessions, settings))
-
-
-def application(service: Front) -> Any:
-    """Return the FastAPI application of what takes the requests."""
-    fastapi = require("a service", "fastapi")
-    from fastapi.exceptions import RequestValidationError
-    from starlette.exceptions import HTTPException
-
-    from nystream.serve.http import misdirected, misunderstood, refusal, routes
-    from nystream.serve.protocol import RequestError
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        service.batcher.start()
-        log.info("ready", extra={"fields": {"durability": service.settings.durability}})
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(service.batcher.stop)
-            log.info("all streams are written")
-
-    app = fastapi.FastAPI(title="nystream", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.add_exception_handler(RequestError, refusal)
-    app.add_exception_handler(HTTPException, misdirected)
-    app.add_exception_handler(RequestValidationError, misunderstood)
-    app.include_router(routes(service))
+    service = Service(sessions, settings)
+    status = Status(sessions, service, name)
+    app = application(
+        service,
+        look_routes(service, status, DemoRecords(sessions)),
+        live_routes(service, status, Truths(sessions.model.info)),
+        page_routes(service),
+        background=status.activity.run,
+    )
     app.state.service = service
     return app
 
 
-def run(sessions: Sessions, settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def application(
+    service: Front, *routers: Any, background: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> Any:
+    """Return the FastAPI application of what takes the requests.
+
+    Args:
+        service: Takes the requests.
+        routers: More routes than those of clients.
+        background: What to run meanwhile.
+    """
+    fastapi = require("a service", "fastapi")
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
+
+    from nystream.serve.http import misdirected, misunderstood, refusal, routes
+    from nystream.serve.protocol import RequestError
+
+    settings = service.settings
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        service.batcher.start()
+        task = None if background is None else asyncio.create_task(background())
+        log.info("ready", extra={"fields": {"durability": settings.durability}})
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+            await asyncio.to_thread(service.batcher.stop)
+            log.info("all streams are written")
+
+    app = fastapi.FastAPI(
+        title="nystream",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_exception_handler(RequestError, refusal)
+    app.add_exception_handler(HTTPException, misdirected)
+    app.add_exception_handler(RequestValidationError, misunderstood)
+    for router in (routes(service), *routers):
+        app.include_router(router)
+    if settings.origins:  # the browser asks whether their pages may read replies
+        allowed = {"allow_methods": ["DELETE", "GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
+        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **allowed)
+    return app
+
+
+def run(sessions: Sessions, settings: Settings, *, name: str = "") -> None:
+    """Serve until SIGINT or SIGTERM; `name` is that of the model."""
     uvicorn = require("a service", "uvicorn")
     require("a service", "websockets")
     from nystream.serve.logs import log_to_stderr
 
     log_to_stderr()
     config = uvicorn.Config(
-        create_app(sessions, settings),
+        create_app(sessions, settings, name=name),
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -23,7 +23,7 @@ SWEEP_SECONDS = 1.0  # between two searches for idle streams
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["open", "push", "find", "list", "close"]
+Kind = Literal["open", "push", "find", "list", "close", "look"]
 
 
 class Request(NamedTuple):
@@ -31,13 +31,24 @@ class Request(NamedTuple):
 
     kind: Kind
     owner: str
-    value: Any  # a Push; a key; for a list, the last key before it and its length
+    value: Any  # a Push; a key; for a list, the last key before it and its length; for a look, what is called
     done: Callable[[Reply], object]  # called in the event loop
     arrived: float
 
 
+Observer = Callable[[Sequence[tuple[Request, Reply]]], object]
+
+
 class Requests(ABC):
-    """Takes in requests and replies to them, some time later, in the event loop."""
+    """Takes in requests and replies to them, some time later, in the event loop.
+
+    Attributes:
+        observers: Called in the event loop with requests and their replies, once these are delivered. Empty unless
+            someone looks.
+    """
+
+    def __init__(self) -> None:
+        self.observers: set[Observer] = set()
 
     @property
     @abstractmethod
@@ -55,6 +66,13 @@ class Requests(ABC):
     @abstractmethod
     def submit(self, requests: Sequence[Request]) -> None:
         """Queue requests, in order: all of them or, with RequestError, none."""
+
+    def deliver(self, replies: Sequence[tuple[Request, Reply]]) -> None:
+        """Give replies to those who wait for them."""
+        for request, reply in replies:
+            request.done(reply)
+        for observer in tuple(self.observers):
+            observer(replies)
 
     async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
         """Queue one request for each value and return the replies; RequestError if they are not accepted."""
@@ -78,6 +96,7 @@ class Batcher(Requests):
     """
 
     def __init__(self, engine: Engine, settings: Settings, metrics: Metrics) -> None:
+        super().__init__()
         self._engine, self._settings, self._metrics = engine, settings, metrics
         self._queue: deque[Request] = deque()
         self._changed = threading.Condition()
@@ -146,6 +165,8 @@ class Batcher(Requests):
                 return engine.push([(request.owner, request.value) for request in requests])
             if kind == "open":
                 return engine.open([StreamName(request.owner, request.value) for request in requests])
+            if kind == "look":
+                return [request.value(engine) for request in requests]
             if kind == "list":
                 return [engine.streams(request.owner, *request.value) for request in requests]
             one = engine.find if kind == "find" else engine.close
@@ -158,7 +179,7 @@ class Batcher(Requests):
         self._metrics.count(replies)
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is closed: nobody waits for the replies
-            self._loop.call_soon_threadsafe(deliver, replies)
+            self._loop.call_soon_threadsafe(self.deliver, replies)
 
     @staticmethod
     def _quietly(do: Callable[..., object], *arguments: Any) -> None:
@@ -182,12 +203,6 @@ def require_room(more: int, waiting: int, most: int, is_stopping: bool) -> None:
     if waiting + more > most:
         message = f"{waiting} requests wait, and {most} may; send {more} later"
         raise RequestError("overloaded", message, retry_after=0.1)
-
-
-def deliver(replies: Sequence[tuple[Request, Reply]]) -> None:
-    """Give replies to those who wait for them."""
-    for request, reply in replies:
-        request.done(reply)
 
 
 def _resolver(future: asyncio.Future[Reply]) -> Callable[[Reply], None]:

@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 from nystream.serve import schemas
 from nystream.serve.protocol import (
     STATUS,
-    SUBPROTOCOLS,
     Encoding,
     Message,
     RequestError,
@@ -22,11 +21,10 @@ from nystream.serve.protocol import (
     pushes,
 )
 from nystream.serve.service import Front
-from nystream.serve.websocket import Connection
+from nystream.serve.websocket import Connection, accepted
 
 MSGPACK = "application/msgpack"
 MAX_LISTED = 1000
-POLICY_VIOLATION = 1008
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Refusal} for status in (400, 401, 403, 404, 409, 413, 429, 503)
 }
@@ -90,14 +88,9 @@ def routes(service: Front) -> APIRouter:
 
     @router.websocket("/v1/stream")
     async def stream(socket: WebSocket) -> None:
-        try:
-            owner = service.owner(socket.headers)
-        except RequestError:
-            await socket.close(POLICY_VIOLATION)  # before it is accepted: the client gets 403
-            return
-        offered = socket.scope.get("subprotocols", [])
-        await socket.accept(next((name for name in offered if name in SUBPROTOCOLS), None))
-        await Connection(socket, owner, service).run()
+        if (admitted := await accepted(socket, service)) is not None:
+            owner, encoding = admitted
+            await Connection(socket, owner, service, encoding).run()
 
     @router.get("/metrics", include_in_schema=False)
     async def metrics(request: Request) -> Response:
@@ -138,6 +131,7 @@ def reply(request: Request, message: Message, status: int = 200, headers: Mappin
     """Return a response in the encoding that the client accepts."""
     encoding = encoding_of(request.headers.get("accept", ""))
     media_type = MSGPACK if encoding == "msgpack" else "application/json"
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **(headers or {})}
     return Response(encode(message, encoding), status, headers, media_type)
 
 

@@ -243,6 +243,9 @@ class RedisStore:
             self._delete([*keys, self._key("ids"), self._key("keys:")])
         self._epochs.pop(stream, None)
 
+    def size(self) -> int | None:
+        return None  # Redis may have other things, too
+
     def close(self) -> None:
         self._redis.close()
 

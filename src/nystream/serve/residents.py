@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nystream.live import Sessions
@@ -86,6 +86,9 @@ class Residents:
 
     def __contains__(self, name: object) -> bool:
         return name in self._residents
+
+    def __iter__(self) -> Iterator[StreamName]:
+        return iter(self._residents)
 
     def get(self, name: StreamName) -> Resident | None:
         """Return a stream if it is in memory."""

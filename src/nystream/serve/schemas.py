@@ -73,6 +73,83 @@ class Results(BaseModel):
     results: list[Result]
 
 
+class ModelDescription(BaseModel):
+    """The model of a service."""
+
+    name: str
+    task: str | None
+    kind: str = Field(description="The field of an answer with its values: forecast, probabilities or output.")
+    variants: list[str] = Field(description="Of the blocks; each once.")
+    window: int
+    landmarks: int | None
+    blocks: int
+    width: int
+    parameters: int
+    inputs: int
+    outputs: int
+    labels: list[str]
+    units: list[str]
+    seconds: float | None
+    horizons: list[int]
+    quantiles: list[float]
+    several: bool
+
+
+class ServiceDescription(BaseModel):
+    """The settings of a service."""
+
+    durability: str
+    backend: str
+    max_streams: int
+    max_batch: int
+    max_wait_ms: float
+    bytes_per_stream: int
+    tokens: bool = Field(description="Whether tokens are needed.")
+
+
+class Throughput(BaseModel):
+    """Records a second, oldest first."""
+
+    seconds: float = Field(description="Between two of the rates.")
+    rates: list[float]
+
+
+class Latency(BaseModel):
+    """From the arrival of a record to its answer, for the records of the last seconds."""
+
+    seconds: float
+    edges_ms: list[float]
+    counts: list[int] = Field(description="Records up to each edge, and above the last.")
+    p50_ms: float | None = Field(description="Estimated from the counts.")
+    p99_ms: float | None
+
+
+class Status(BaseModel):
+    """A service: what does not change, and the present. The live feed sends the latter every second."""
+
+    version: str
+    model: ModelDescription
+    service: ServiceDescription
+    uptime_seconds: float
+    ready: bool
+    streams_in_memory: int
+    waiting: int
+    connections: int
+    memory_bytes: int | None
+    store_bytes: int | None
+    records: dict[str, int] = Field(description="By what became of them, since the start.")
+    throughput: Throughput
+    latency: Latency
+
+
+class Demo(BaseModel):
+    """Records that the model can read."""
+
+    source: str = Field(description="sample: the data set of the package; generated: made up.")
+    length: int = Field(description="Records that there are.")
+    records: list[Any]
+
+
 def body(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the part of an operation that describes its body."""
     forms = ("application/json", "application/msgpack")

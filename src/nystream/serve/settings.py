@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,6 +15,7 @@ from nystream.data.reader import Policy
 Durability = Literal["none", "snapshot", "log"]
 
 TOKENS_VARIABLE = "NYSTREAM_TOKENS"  # environment variable with tokens, as the lines of a tokens file
+ORIGIN = re.compile(r"https?://[^/?#\s,]+")
 POSITIVE = (
     *("max_batch", "max_queue", "max_in_flight", "max_streams", "max_streams_per_token", "max_frame_bytes"),
     *("keep_answers", "snapshot_every"),
@@ -70,6 +72,12 @@ class Settings:
         "the environment.",
         "FILE",
     )
+    allow_origins: str = option(
+        "",
+        "Origins of other sites whose pages may use the service, separated by commas, such as https://example.org.",
+        "ORIGINS",
+        "none",
+    )
     tls_cert: Path | None = option(None, "Certificate chain, for TLS.", "FILE")
     tls_key: Path | None = option(None, "Private key of the certificate.", "FILE")
     missing: Policy | None = option(
@@ -102,13 +110,26 @@ class Settings:
             raise ValueError(f"durability={self.durability!r} must be one of {', '.join(get_args(Durability))}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together: give both or neither")
+        for origin in self.origins:
+            if not ORIGIN.fullmatch(origin):
+                raise ValueError(f"allow_origins has {origin!r}, but an origin is like https://example.org:8443")
 
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The origins of other sites whose pages may use the service."""
+        return tuple(origin.strip() for origin in self.allow_origins.split(",") if origin.strip())
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or a name, is one of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

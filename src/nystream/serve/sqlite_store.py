@@ -15,7 +15,7 @@ import sqlite3
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -65,7 +65,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path | None, model: str, kept: Kept = NOTHING, migrate: bool = False) -> None:
-        self._model, self._kept = model, kept
+        self._path, self._model, self._kept = path, model, kept
         self._name = "the temporary store" if path is None else str(path)
         self._lock = None if path is None else _locked(path)
         try:
@@ -230,6 +230,15 @@ class SqliteStore:
         with self._errors():
             rows = self._db.execute(f"{STREAM} WHERE id IN ({others}) ORDER BY id LIMIT ?", (self._model, after, limit))
             return [self._stream(row) for row in rows]
+
+    def size(self) -> int | None:
+        if self._path is None:
+            return None
+        sizes = []
+        for path in (self._path, self._path.with_name(f"{self._path.name}-wal")):
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return sum(sizes)
 
     def _stream(self, row: tuple[int, str, str, int]) -> StoredStream:
         id, owner, key, number = row

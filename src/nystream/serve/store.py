@@ -144,6 +144,10 @@ class Store(Protocol):
         """Delete a stream."""
         ...
 
+    def size(self) -> int | None:
+        """Return the bytes that it takes on the disk, if they are known here. Any thread may call it."""
+        ...
+
     def close(self) -> None:
         """Release the store."""
         ...

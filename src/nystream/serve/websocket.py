@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -27,8 +28,47 @@ from nystream.serve.protocol import (
 from nystream.serve.service import Front
 
 MAX_MESSAGES = 256  # in one frame to a client
+POLICY_VIOLATION = 1008
 
 log = logging.getLogger(__name__)
+
+
+async def accepted(socket: WebSocket, service: Front) -> tuple[str, Encoding | None] | None:
+    """Accept a WebSocket; return whose streams it may use and the encoding it asked for, or None if it is refused."""
+    try:
+        owner = service.owner(socket.headers)
+    except RequestError as error:
+        service.metrics.refused.labels(error.code).inc()
+        await socket.close(POLICY_VIOLATION)  # before it is accepted: the client gets 403
+        return None
+    chosen = next((name for name in socket.scope.get("subprotocols", []) if name in SUBPROTOCOLS), None)
+    await socket.accept(chosen)
+    return owner, SUBPROTOCOLS[chosen] if chosen else None
+
+
+async def until_one_ends(reading: Coroutine[Any, Any, None], writing: Coroutine[Any, Any, None]) -> None:
+    """Run both sides of a connection until one of them ends, then end the other."""
+    tasks = {asyncio.create_task(reading), asyncio.create_task(writing)}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if (error := task.exception()) is not None and not isinstance(error, WebSocketDisconnect):
+                log.error("a connection failed", exc_info=error)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def is_sent(socket: WebSocket, frame: str | bytes, seconds: float) -> bool:
+    """Send a frame; if the client does not take it in time, close the connection."""
+    send = socket.send_text(frame) if isinstance(frame, str) else socket.send_bytes(frame)
+    try:
+        await asyncio.wait_for(send, seconds or None)
+    except TimeoutError:
+        with suppress(Exception):
+            await asyncio.wait_for(socket.close(SLOW_CLIENT, "answers were not taken"), 1)
+        return False
+    return True
 
 
 class Connection:
@@ -38,12 +78,13 @@ class Connection:
         socket: The accepted WebSocket.
         owner: Whose streams it may use.
         service: Runs the requests.
+        encoding: That of the replies; None for that of the first frame.
     """
 
-    def __init__(self, socket: WebSocket, owner: str, service: Front) -> None:
+    def __init__(self, socket: WebSocket, owner: str, service: Front, encoding: Encoding | None = None) -> None:
         self._socket, self._owner, self._batcher = socket, owner, service.batcher
         self._settings, self._rates, self._metrics = service.settings, service.rates, service.metrics
-        self._encoding: Encoding | None = SUBPROTOCOLS.get(socket.headers.get("sec-websocket-protocol", ""))
+        self._encoding = encoding
         self._replies: deque[Message] = deque()
         self._in_flight = 0  # messages whose replies are not sent yet: bounds the replies that wait
         self._changed = asyncio.Event()  # a reply waits
@@ -52,16 +93,10 @@ class Connection:
     async def run(self) -> None:
         """Serve the client until it leaves, or is closed because it takes no answers."""
         self._metrics.connections.inc()
-        reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
-            done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if (error := task.exception()) is not None and not isinstance(error, WebSocketDisconnect):
-                    log.error("a connection failed", exc_info=error)
+            await until_one_ends(self._read(), self._write())
         finally:
             self._metrics.connections.dec()
-            reader.cancel()
-            writer.cancel()
 
     async def _read(self) -> None:
         while True:
@@ -151,13 +186,8 @@ class Connection:
             if not self._replies:
                 self._changed.clear()
             frame = encode(replies[0] if count == 1 else replies, self._encoding or "json")
-            send = self._socket.send_text(frame) if isinstance(frame, str) else self._socket.send_bytes(frame)
-            try:
-                await asyncio.wait_for(send, self._settings.send_seconds or None)
-            except TimeoutError:
+            if not await is_sent(self._socket, frame, self._settings.send_seconds):
                 log.warning("a client takes no answers", extra={"fields": {"waiting": self._in_flight}})
-                with suppress(Exception):
-                    await asyncio.wait_for(self._socket.close(SLOW_CLIENT, "answers were not taken"), 1)
                 return
             self._in_flight -= count
             self._room.set()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import Any
 
-from nystream.serve.batcher import Kind, Request, Requests, deliver, require_room
+from nystream.serve.batcher import Kind, Request, Requests, require_room
 from nystream.serve.engine import Reply
 from nystream.serve.lanes import LANES, lane_of
 from nystream.serve.metrics import Metrics
@@ -43,6 +43,7 @@ class Lanes(Requests):
     def __init__(
         self, send: Callable[[int, list[Sent]], Awaitable[list[Returned]]], settings: Settings, metrics: Metrics
     ) -> None:
+        super().__init__()
         self._send, self._settings, self._metrics = send, settings, metrics
         self._queues: list[deque[Request]] = [deque() for _ in range(LANES)]
         self._waiting = 0
@@ -78,7 +79,7 @@ class Lanes(Requests):
                 replies = list(zip(batch, await self._replies(lane, batch), strict=True))
                 self._waiting -= len(batch)
                 self._metrics.count(replies)
-                deliver(replies)
+                self.deliver(replies)
         finally:
             del self._tasks[lane]
 
