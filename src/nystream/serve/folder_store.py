@@ -14,6 +14,8 @@ from __future__ import annotations
 import heapq
 import json
 import logging
+import random
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -25,7 +27,7 @@ from typing import TypeVar
 from nystream.files import is_remnant, write_text
 from nystream.serve.frames import Frame, Kind
 from nystream.serve.lane import Lane, row_frame
-from nystream.serve.lane_claims import LostError, newest_log
+from nystream.serve.lane_claims import PAUSE_SECONDS, LostError, newest_log
 from nystream.serve.lane_index import Index
 from nystream.serve.lanes import LANES, lane_of
 from nystream.serve.protocol import pack
@@ -192,7 +194,8 @@ class FolderStore:
     def _use(self, number: int, action: Callable[[Lane], T]) -> T:
         """Return what `action` does to a lane, which is claimed if needed, and again if it is lost meanwhile."""
         with self._errors():
-            for _ in range(TRIES):
+            for tried in range(TRIES):
+                time.sleep(random.random() * PAUSE_SECONDS * tried)
                 with suppress(LostError):
                     lane = self._lanes.get(number)
                     if lane is not None and not lane.holds():
@@ -272,6 +275,8 @@ class FolderStore:
                 if sync:
                     lane.remove_dead()
             else:
+                with suppress(OSError):  # the new owner may have read them: then they were taken, as their numbers say
+                    lane.roll_back()
                 self._forget(lane)
 
     def _forget(self, lane: Lane) -> None:

@@ -49,23 +49,18 @@ class Lane:
         self._pending: Sequence[Frame] = ()  # written, not yet accepted
         self._moving, self._movable = 0, list[tuple[int, int]]()  # a part, and what was not yet moved, the last first
         self._claim, name = claim(folder)
-        data, index, copied = b"", Index(), b""
-        if name is not None:
-            try:
-                data = (folder / name).read_bytes()
-            except FileNotFoundError:  # removed by a process with a higher claim
-                raise LostError from None
-            index, end = Index.read(data)
-            if end < len(data):
-                log.warning("the end of a log was torn", extra={"fields": {"log": name, "bytes": len(data) - end}})
-            copied = b"".join(data[offset : offset + size] for offset, size in index.frames_in(index.file))
-        self._count = 0
-        self._open(index.begin(), copied)
+        self._count = 0  # of logs
         try:
-            self._claim.sweep({part.name for part in self.index.parts.values()})
-        except BaseException:
-            self.close()
-            raise
+            self._open(*self._continued(name))
+            try:
+                self._claim.sweep({part.name for part in self.index.parts.values()})
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            if self.holds():
+                raise
+            raise LostError from error  # a process with a higher claim has removed what was to be read
 
     def holds(self) -> bool:
         """Whether no other process has claimed the lane."""
@@ -183,6 +178,17 @@ class Lane:
     def close(self) -> None:
         """Close the log. The claim stays: its epoch tells the next one that lower ones are over."""
         self._file.close()
+
+    def _continued(self, name: str | None) -> tuple[Frame, bytes]:
+        """Return what the first log begins with: what the lane has, according to the log of the process before."""
+        index, copied = Index(), b""
+        if name is not None:
+            data = (self.folder / name).read_bytes()
+            index, end = Index.read(data)
+            if end < len(data):
+                log.warning("the end of a log was torn", extra={"fields": {"log": name, "bytes": len(data) - end}})
+            copied = b"".join(data[offset : offset + size] for offset, size in index.frames_in(index.file))
+        return index.begin(), copied
 
     def _open(self, begin: Frame, copied: bytes = b"") -> None:
         """Begin a log with its first frame and those that are copied to it, and read the index from it."""
