@@ -1,17 +1,11 @@
-"""A folder that processes share: whatever they do at the same time, and wherever one ends, nothing is lost."""
+"""A folder that processes share: wherever one of them ends, and whatever fails, nothing is lost."""
 
 import errno
 import os
-import random
 import resource
-import signal
-import subprocess
-import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -22,7 +16,6 @@ from nystream.serve.frames import Frame, Kind, decode, decode_all
 from nystream.serve.lanes import lane_of
 from nystream.serve.store import Kept, LogRow, Saved, Snapshot, StoreError
 
-WRITER = Path(__file__).with_name("folder_writer.py")
 KEY, OTHER = [key for key in map(str, range(500)) if lane_of("", key) == 3][:2]
 OPERATIONS = ("open", "listdir", "unlink", "rename", "fsync")
 
@@ -40,6 +33,7 @@ def path(tmp_path, monkeypatch):
     # So small that logs end and are moved within a test.
     monkeypatch.setattr("nystream.serve.lane.LOG_BYTES", 600)
     monkeypatch.setattr("nystream.serve.lane.SLACK_BYTES", 0)
+    monkeypatch.setattr("nystream.serve.lane.MOVED_BYTES", 100)
     for module in ("folder_store", "lane_claims"):
         monkeypatch.setattr(f"nystream.serve.{module}.PAUSE_SECONDS", 0)
     yield tmp_path / "streams"
@@ -122,17 +116,15 @@ class Died(BaseException):
 
 
 @contextmanager
-def failing(monkeypatch, at, error):
-    """Let an operation on the folder fail, and with Died all after it; yield a function that says whether it came."""
-    left, lock = [at], threading.Lock()
+def before_each(monkeypatch, action):
+    """Call `action` with the number of each operation on the folder, before it."""
+    numbers, lock = count(1), threading.Lock()
 
     def wrapped(operation):
         def call(*args, **options):
             with lock:
-                left[0] -= 1
-                fails = left[0] == 0 or (left[0] < 0 and error is Died)
-            if fails:
-                raise error() if error is Died else OSError(error, os.strerror(error))
+                number = next(numbers)
+            action(number)
             return operation(*args, **options)
 
         return call
@@ -140,7 +132,21 @@ def failing(monkeypatch, at, error):
     with monkeypatch.context() as patched:
         for name in OPERATIONS:
             patched.setattr(os, name, wrapped(getattr(os, name)))
-        yield lambda: left[0] <= 0
+        yield
+
+
+@contextmanager
+def failing(monkeypatch, at, error):
+    """Let an operation on the folder fail, and with Died all after it; yield a function that says whether it came."""
+    came = []
+
+    def fail(number):
+        if number == at or (number > at and error is Died):
+            came.append(number)
+            raise Died if error is Died else OSError(error, os.strerror(error))
+
+    with before_each(monkeypatch, fail):
+        yield lambda: bool(came)
 
 
 def test_a_process_that_ends_while_it_claims_a_lane(path, monkeypatch):
@@ -165,6 +171,31 @@ def test_a_process_that_ends_while_it_claims_a_lane(path, monkeypatch):
     assert kept > 3
     assert lost > 3
     assert len(list((path / "lane-003").iterdir())) <= 8
+
+
+def test_an_owner_that_continues_while_its_lane_is_claimed(path, monkeypatch):
+    owner, id = begun(path, 9)
+    last, has_come, at, kept = 9, True, 0, 0
+
+    def go_on(number):
+        nonlocal last, has_come
+        if number == at and not has_come:
+            has_come = True
+            for _ in range(12):  # more than a log has
+                if not owner.append([row(id, last + 1)]):
+                    last += 1
+                owner.tidy()
+
+    while has_come:
+        at, has_come, before = at + 1, False, last
+        owner.load(id)
+        claimant = make(path)
+        with before_each(monkeypatch, go_on):
+            claimant.load(id)
+        assert numbers(claimant, id) == last
+        kept += last == before + 12
+    assert kept > 3
+    assert at > kept + 3
 
 
 @pytest.mark.parametrize("work", ["append", "save", "tidy"])
@@ -276,158 +307,3 @@ def test_the_folder_stays_small(path):
     assert sum(file.stat().st_size for file in files) < 6000
     assert len(files) < 6
     assert store.load(idle.id) == Saved(None, [row(idle.id, 1)])
-
-
-class Turns:
-    """Threads that do one operation on the folder at a time; chance decides whose turn it is."""
-
-    def __init__(self, monkeypatch, seed):
-        self._chance, self._changed = random.Random(seed), threading.Condition()
-        self._waiting, self._current, self._last, self._threads = set(), None, None, set()
-        for name in OPERATIONS:
-            monkeypatch.setattr(os, name, self._wrapped(getattr(os, name)))
-        for name in ("read_bytes", "open"):
-            monkeypatch.setattr(Path, name, self._wrapped(getattr(Path, name)))
-
-    def run(self, *actions):
-        errors = []
-
-        def work(action):
-            try:
-                action()
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                with self._changed:
-                    self._threads.discard(threading.current_thread())
-                    self._choose()
-
-        self._threads = {threading.Thread(target=work, args=(action,)) for action in actions}
-        for thread in list(self._threads):
-            thread.start()
-        for thread in list(self._threads):
-            thread.join(60)
-        assert errors == []
-
-    def _choose(self):
-        if self._waiting and self._waiting == self._threads:
-            if self._last not in self._waiting or self._chance.random() < 0.1:  # some operations without a change
-                self._last = self._chance.choice(sorted(self._waiting, key=lambda thread: thread.name))
-            self._current = self._last
-            self._waiting.discard(self._current)
-            self._changed.notify_all()
-
-    def _wrapped(self, operation):
-        def call(*args, **options):
-            thread = threading.current_thread()
-            if thread in self._threads:
-                with self._changed:
-                    self._waiting.add(thread)
-                    self._choose()
-                    self._changed.wait_for(lambda: self._current is thread, 60)
-                    self._current = None
-            return operation(*args, **options)
-
-        return call
-
-
-class Inline:
-    """A pool that runs what is submitted at once, in the same thread."""
-
-    def submit(self, function):
-        from concurrent.futures import Future
-
-        future = Future()
-        future.set_result(function())
-        return future
-
-    def shutdown(self):
-        pass
-
-
-@pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", 5))))
-def test_any_order_of_operations(path, monkeypatch, seed):
-    """Three processes that continue a stream, in any order of their operations on the folder."""
-    _, id = begun(path, 3)
-    acknowledged = dict.fromkeys(range(1, 4), "x")
-    turns = Turns(monkeypatch, seed)
-
-    def follow(name):
-        store, last = make(path), None
-        store._pool = Inline()
-        for attempt in range(20):
-            try:
-                last = numbers(store, id) if last is None else last
-                if store.append([row(id, last + 1, f"{name} {attempt}")]):
-                    last = None
-                    continue
-                last += 1
-                assert last not in acknowledged
-                acknowledged[last] = f"{name} {attempt}"
-                if attempt % 5 == 4 and store.save([snapshot(id, last)]):
-                    last = None
-                store.tidy()
-            except StoreError:  # the others have claimed the lane again and again
-                last = None
-
-    turns.run(*(lambda name=name: follow(name) for name in "abc"))
-    monkeypatch.undo()
-    assert len(acknowledged) > 10
-    saved = make(path).load(id)
-    assert numbers(make(path), id) >= max(acknowledged)
-    for stored in saved.rows:
-        if stored.number in acknowledged:
-            assert stored == row(id, stored.number, acknowledged[stored.number])
-
-
-@pytest.mark.deploy
-def test_processes_that_are_paused_and_killed(path, tmp_path):
-    spec = spec_from_file_location("folder_writer", WRITER)
-    writer = module_from_spec(spec)
-    spec.loader.exec_module(writer)
-    chance = random.Random(0)
-    make(path).close()
-    seconds, started, running = float(os.environ.get("NYSTREAM_PAUSES", "8")), 0, []
-
-    def start():
-        nonlocal started
-        started += 1
-        with (tmp_path / f"{started}.out").open("w") as out, (tmp_path / f"{started}.err").open("w") as err:
-            words = [sys.executable, str(WRITER), str(path), f"w{started}"]
-            running.append(subprocess.Popen(words, stdout=out, stderr=err))
-
-    def printed():
-        lines = [line for file in tmp_path.glob("*.out") for line in file.read_text().splitlines(keepends=True)]
-        return [line.split() for line in lines if line.endswith("\n")]
-
-    try:
-        for _ in range(3):
-            start()
-        while not printed():
-            time.sleep(0.1)
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            victim = chance.choice(running)
-            victim.send_signal(signal.SIGSTOP)
-            time.sleep(chance.random() ** 3 * 0.3)
-            victim.send_signal(signal.SIGCONT)
-            if chance.random() < 0.02:
-                victim.kill()
-                victim.wait()
-                running.remove(victim)
-                start()
-            assert all(process.poll() is None for process in running), [f.read_text() for f in tmp_path.glob("*.err")]
-            time.sleep(chance.random() * 0.02)
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    acknowledged, store = printed(), make(path)
-    assert len(acknowledged) > 100
-    streams = {key: writer.read(store.load(store.find("", key).id)) for key in writer.KEYS}
-    for key, number, *text in acknowledged:
-        assert streams[key][int(number) - 1] == " ".join(text)
-    everything = [record for records in streams.values() for record in records]
-    assert len(everything) == len(set(everything))
-    assert len({record.split()[0] for record in everything}) > 1
-    store.close()

@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -91,21 +90,28 @@ class FolderStore:
         write_text(self._path / "about.json", json.dumps({"format": FORMAT, "model": self._model}) + "\n")
 
     def open(self, streams: Sequence[tuple[str, str]]) -> list[tuple[StoredStream, bool]]:
-        by_lane: dict[int, list[tuple[str, str]]] = defaultdict(list)
-        for name in dict.fromkeys(streams):
-            by_lane[lane_of(*name)].append(name)
-        opened = dict[tuple[str, str], tuple[StoredStream, bool]]()
-        for number, of_lane in by_lane.items():
-            for entry in self._use(number, partial(self._open, streams=of_lane)):
-                opened[entry[0].owner, entry[0].key] = entry
-        first = dict(zip(reversed(streams), reversed(range(len(streams))), strict=True))
-        return [(opened[name][0], opened[name][1] and first[name] == at) for at, name in enumerate(streams)]
-
-    def _open(self, lane: Lane, streams: Sequence[tuple[str, str]]) -> list[tuple[StoredStream, bool]]:
-        index = lane.index
-        new = {name: index.new_id(lane.number) for name in streams if name not in index.ids}
-        self._write(lane, [Frame(Kind.OPEN, id, 0, pack(name)) for name, id in new.items()])
-        return [(index.streams[index.ids[name]].stored, name in new) for name in streams]
+        names, new = dict.fromkeys(streams), set[tuple[str, str]]()
+        for _ in range(TRIES):
+            lanes = {number: self._use(number, lambda lane: lane) for number in {lane_of(*name) for name in names}}
+            of_name = {name: lanes[lane_of(*name)] for name in names}
+            missing = defaultdict[Lane, list[Frame]](list)
+            for name, lane in of_name.items():
+                if name not in lane.index.ids:
+                    missing[lane].append(Frame(Kind.OPEN, lane.index.new_id(lane.number), 0, pack(name)))
+                    new.add(name)
+            if not missing:
+                break
+            with self._errors():
+                self._commit(missing, sync=True)
+            new.difference_update(name for name, lane in of_name.items() if lane.number not in self._lanes)
+        else:
+            raise StoreError(f"{self._path}: its lanes are being claimed by other processes")
+        opened = list[tuple[StoredStream, bool]]()
+        for name in streams:
+            index = of_name[name].index
+            opened.append((index.streams[index.ids[name]].stored, name in new))
+            new.discard(name)  # not new if it comes again
+        return opened
 
     def find(self, owner: str, key: str) -> StoredStream | None:
         def found(lane: Lane) -> StoredStream | None:
@@ -176,7 +182,8 @@ class FolderStore:
                         raise
             if wasteful is not None and wasteful.waste > 0 and wasteful.number in self._lanes:
                 with self._unless_lost(wasteful):
-                    self._commit({wasteful: wasteful.movable()}, sync=False)
+                    frames = wasteful.movable()
+                    self._commit({wasteful: frames}, sync=not frames)  # if all are moved, what is left can be removed
 
     def close(self) -> None:
         for lane in self._lanes.values():

@@ -119,14 +119,16 @@ class Lane:
 
     @property
     def waste(self) -> int:
-        """Bytes that the lane has too many."""
+        """Bytes of the lane that should be removed, if this is positive."""
+        if not self.index.parts:
+            return 0
         size = self._end + sum(part.size for part in self.index.parts.values())
         return size - MAX_USE * sum(self.index.live.values()) - SLACK_BYTES
 
     def movable(self) -> list[Frame]:
         """Return some of the frames in use of the part with the least in use, to be written again."""
         live, parts = self.index.live, self.index.parts
-        if not self._movable:
+        if not self._movable or self._moving not in parts:
             used = [file for file in parts if live.get(file)]
             self._moving = min(used, key=lambda file: live[file] / parts[file].size, default=0)
             self._movable = self.index.frames_in(self._moving)[::-1] if used else []
