@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import count
 
@@ -225,8 +226,8 @@ def test_a_failure_refuses_and_loses_nothing(path, monkeypatch, error):
     store, id = begun(path, 10)
     ((other, _),) = store.open([("", "in another lane")])
     lasts, failures = {id: 10, other.id: 0}, 0
-    for step in range(60):
-        with failing(monkeypatch, 1 + step % 12, error):
+    for step in range(120):
+        with failing(monkeypatch, 1 + step % 19, error):
             try:
                 for stream in lasts:
                     store.load(stream)
@@ -270,6 +271,14 @@ def test_a_folder_that_is_gone(path, tmp_path):
             use()
     (tmp_path / "away").rename(path)
     assert numbers(store, id) == 3
+
+
+def test_processes_that_create_a_folder_together(path):
+    with ThreadPoolExecutor(8) as pool:
+        stores = list(pool.map(make, [path] * 8))
+    opened = [store.open([("", KEY)])[0] for store in stores]
+    assert [is_new for _, is_new in opened] == [True] + [False] * 7
+    assert len({stream for stream, _ in opened}) == 1
 
 
 def test_what_is_not_a_store(tmp_path):

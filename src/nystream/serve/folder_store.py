@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import json
 import logging
+import os
 import random
 import time
 from collections import defaultdict
@@ -68,8 +69,9 @@ class FolderStore:
             raise ValueError(f"store={path} is a file, but must be a folder")
         try:
             path.mkdir(exist_ok=True)
-            if not about.exists():
-                if any(not is_remnant(entry) for entry in path.iterdir()):
+            is_empty = all(is_remnant(entry) for entry in path.iterdir())
+            if not about.exists():  # after the look into it: another process may be creating it
+                if not is_empty:
                     raise ValueError(f"store={path} is not a folder of streams, and not empty; give another one")
                 self._describe()
             known = _about(about)
@@ -267,7 +269,7 @@ class FolderStore:
                 for done in syncs:
                     done.result()
             held = {lane for lane in written if lane.holds()}
-        except OSError:
+        except Exception:
             for lane in written:
                 try:
                     lane.roll_back()
@@ -307,11 +309,10 @@ class FolderStore:
             seen, end, index = self._seen.pop(number, ("", 0, Index()))
             try:
                 with (folder / name).open("rb") as file:
-                    if seen == name:
-                        file.seek(end)
-                        data = file.read()
-                        read = index.extend(data, 0, end)
-                    if seen != name or (data and not read):  # frames that were read may have been rolled back
+                    size = file.seek(0, os.SEEK_END)
+                    file.seek(end)
+                    read = index.extend(file.read(), 0, end) if seen == name else 0
+                    if not read and (seen != name or size != end):  # frames that were read may have been rolled back
                         file.seek(0)
                         end, (index, read) = 0, Index.read(file.read())
                     self._seen[number] = (name, end + read, index)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from nystream.serve.frames import Frame, Kind, decode
@@ -83,7 +84,7 @@ class Lane:
 
     def roll_back(self) -> None:
         """Remove the frames that were written from the log."""
-        self._pending = ()
+        self._pending, self._is_synced = (), False
         self._file.truncate(self._end)
 
     def sync(self) -> None:
@@ -99,8 +100,9 @@ class Lane:
     def remove_dead(self) -> None:
         """Remove the parts that have nothing in use, after the log is on the disk and the claim was seen."""
         for file in self.index.dead():
-            (self.folder / self.index.parts[file].name).unlink(missing_ok=True)
-            del self.index.parts[file]
+            with suppress(OSError):  # it is tried again
+                (self.folder / self.index.parts[file].name).unlink(missing_ok=True)
+                del self.index.parts[file]
 
     @property
     def is_long(self) -> bool:
@@ -206,9 +208,10 @@ class Lane:
         """Return the frames at places of given sizes."""
         frames = dict[tuple[int, int], Frame]()
         for file in {place >> OFFSET_BITS for place, _ in places}:
-            path = self._path if file == self.index.file else self.folder / self.index.parts[file].name
-            with path.open("rb", buffering=0) as opened:
-                for place, size in sorted(places):
+            is_newest = file == self.index.file
+            path = self._path if is_newest else self.folder / self.index.parts[file].name
+            with nullcontext(self._file) if is_newest else path.open("rb", buffering=0) as opened:
+                for place, size in places:
                     if place >> OFFSET_BITS == file:
                         opened.seek(place & ((1 << OFFSET_BITS) - 1))
                         frame = decode(opened.read(size))
