@@ -36,12 +36,12 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         partial.touch()
         mode = _mode(path if path.is_file() else partial)
         write(partial)
-        _sync(partial, os.O_RDWR)
+        sync(partial, os.O_RDWR)
         if _mode(partial) != mode:  # some libraries write a private file and rename it
             partial.chmod(mode)
         os.replace(partial, path)
     if os.name == "posix":  # elsewhere a folder cannot be opened
-        _sync(path.resolve().parent, os.O_RDONLY)
+        sync(path.resolve().parent, os.O_RDONLY)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -203,7 +203,7 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode) & 0o777
 
 
-def _sync(path: Path, flags: int) -> None:
+def sync(path: Path, flags: int) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     opened = os.open(path, flags)
     try:
