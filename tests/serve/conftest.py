@@ -93,8 +93,8 @@ def free_port():
         return free.getsockname()[1]
 
 
-@pytest.fixture
-def redis_url(tmp_path_factory):
+@pytest.fixture(scope="session")
+def redis_url():
     """A Redis of its own, in a folder with a short name: a socket's is limited."""
     pytest.importorskip("redis", reason="a store in Redis needs redis-py: pip install redis")
     if shutil.which("redis-server") is None:

@@ -35,7 +35,8 @@ def cluster(request, ray, model, tmp_path, free_port):
     """A service with two replicas; `cluster.scale` changes that."""
     from ray import serve
 
-    store = request.getfixturevalue("redis_url") if request.param == "redis" else f"{tmp_path}/streams/"
+    is_redis = request.param == "redis"
+    store = f"{request.getfixturevalue('redis_url')}#{tmp_path.name}" if is_redis else f"{tmp_path}/streams/"
     settings = Settings(store=store, port=free_port, snapshot_every=20, backend="torch")
     cluster = Cluster(cluster_run.prepared(model, settings))
     application = cluster_application(model, cluster.settings, cluster_run.Tokens(), 2, 1)

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 
 from nystream.serve.folder_store import FolderStore
 from nystream.serve.lanes import lane_of
+from nystream.serve.redis_store import RedisStore
 from nystream.serve.sqlite_store import SqliteStore
 from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot
 
@@ -34,6 +35,7 @@ class Kind(NamedTuple):
 STORES = {
     "sqlite": Kind(SqliteStore, "streams.db", is_shared=False),
     "folder": Kind(FolderStore, "streams", is_shared=True),
+    "redis": Kind(RedisStore, "", is_shared=True),
 }
 SHARED = [name for name, kind in STORES.items() if kind.is_shared]
 
@@ -48,10 +50,16 @@ def kind(request, monkeypatch):
 
 
 @pytest.fixture
-def make(kind, tmp_path):
+def place(request, kind, tmp_path):
+    """Where the streams of a test are."""
+    return tmp_path / kind.name if kind.name else f"{request.getfixturevalue('redis_url')}#{tmp_path.name}"
+
+
+@pytest.fixture
+def make(kind, place):
     made = []
 
-    def make(model="model", kept=NOTHING, migrate=False, path=tmp_path / kind.name):
+    def make(model="model", kept=NOTHING, migrate=False, path=place):
         made.append(kind.make(path, model, kept, migrate))
         return made[-1]
 
@@ -215,8 +223,12 @@ def test_a_store_is_of_one_model(make, reopen, tmp_path, kind):
     store = reopen(store, "other")
     assert store.load(outdated[0].id).snapshot.model == "model"
     assert store.load(outdated[1].id).snapshot.model == "other"
-    with pytest.raises(FileNotFoundError, match="its folder does not exist"):
-        make(path=tmp_path / "nowhere" / kind.name)
+    if kind.name:
+        with pytest.raises(FileNotFoundError, match="its folder does not exist"):
+            make(path=tmp_path / "nowhere" / kind.name)
+    else:
+        with pytest.raises(OSError, match=r"store=.* cannot be opened"):
+            make(path=f"unix://{tmp_path}/nowhere")
 
 
 class Operations(RuleBasedStateMachine):

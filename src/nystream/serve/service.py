@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
 from nystream.serve.batcher import Batcher, Requests
 from nystream.serve.engine import Engine
+from nystream.serve.folder_store import FolderStore
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity, migrate
 from nystream.serve.redis_store import SCHEMES, RedisStore
@@ -67,4 +69,11 @@ def open_store(settings: Settings, model: StreamModel) -> Store:
         return SqliteStore(None, name, kept)
     if store.startswith(SCHEMES):
         return RedisStore(store, name, kept, settings.migrate)
+    if is_folder(store):
+        return FolderStore(Path(store), name, kept, settings.migrate)
     return SqliteStore(Path(store), name, kept, settings.migrate)
+
+
+def is_folder(store: str) -> bool:
+    """Whether a store is a folder: there is one, or its name ends as one."""
+    return store.endswith(("/", os.sep)) or Path(store).is_dir()

@@ -30,9 +30,9 @@ class Settings:
     port: int = option(8000, "Port to listen on; 0 for any free one.")
     store: str | Path = option(
         "nystream-streams.db",
-        "Where the streams are: a SQLite file, or redis://HOST:PORT, which several machines can share. Not used with "
-        "durability none.",
-        "FILE|URL",
+        "Where the streams are: a SQLite file; or, for several machines, a folder that they share (FOLDER/) or "
+        "redis://HOST:PORT. Not used with durability none.",
+        "FILE|FOLDER/|URL",
     )
     durability: Durability = option(
         "log",

@@ -19,7 +19,7 @@ from nystream.serve.cluster.deployments import APPLICATION, GATEWAY, REPLICA, cl
 from nystream.serve.logs import log_to_stderr
 from nystream.serve.metrics import Metrics
 from nystream.serve.redis_store import SCHEMES
-from nystream.serve.service import batcher_of, open_store
+from nystream.serve.service import batcher_of, is_folder, open_store
 from nystream.serve.settings import Settings
 
 START_SECONDS = 60.0  # for a replica to answer
@@ -93,9 +93,11 @@ def require_shared(settings: Settings) -> None:
     """Raise if the replicas of a service could not share its store, or would not write every record to it."""
     if settings.durability != "log":
         raise ValueError(f"durability={settings.durability!r} loses records when a stream moves; a cluster needs log")
-    if not str(settings.store).startswith(SCHEMES):
+    store = str(settings.store)
+    if not store.startswith(SCHEMES) and not is_folder(store):
         raise ValueError(
-            f"store={settings.store} cannot be shared by the machines of a cluster; give redis://HOST:PORT"
+            f"store={store} is a file, which the machines of a cluster cannot share; give redis://HOST:PORT, or a "
+            f"folder that all of them see, with a slash at the end: streams/"
         )
 
 
