@@ -1,13 +1,16 @@
 """The service on a Ray cluster of this machine: whatever happens to its replicas, nothing is lost."""
 
 import asyncio
+import json
 import os
 import secrets
 import signal
 import time
+import urllib.request
 
 import numpy as np
 import pytest
+from websockets.sync.client import connect
 
 import nystream as ns
 from nystream import clusters
@@ -118,6 +121,25 @@ class Load:
             np.testing.assert_allclose(*values, rtol=0, atol=1e-5)
 
 
+def check_page(cluster):
+    """The page sees the streams of all replicas."""
+    http = cluster.url.replace("ws", "http")
+    with urllib.request.urlopen(http) as page:
+        assert b"<title>" in page.read()
+    with urllib.request.urlopen(f"{http}/v1/status") as reply:
+        status = json.load(reply)
+    assert status["streams_in_memory"] >= STREAMS
+    assert status["records"]["answered"] > 0
+    with connect(f"{cluster.url}/v1/live") as feed:
+        feed.send(json.dumps({"type": "watch", "keys": ["stream 3"], "search": "stream"}))
+        seen = {}
+        while "answers" not in seen:
+            messages = json.loads(feed.recv(timeout=10))
+            seen |= {message["type"]: message for message in messages}
+    assert len(seen["streams"]["streams"]) == STREAMS
+    assert seen["answers"]["key"] == "stream 3"
+
+
 def test_a_killed_replica_is_replaced(cluster, records, uninterrupted):
     load = Load(cluster, records)
 
@@ -143,6 +165,7 @@ def test_a_change_of_the_number_of_replicas_moves_streams(cluster, records, unin
             seen.append(await asyncio.to_thread(cluster.processes))
 
     load.run(story)
+    check_page(cluster)
     assert [len(set(processes)) for processes in seen] == [3, 1]
     load.check(uninterrupted)
 

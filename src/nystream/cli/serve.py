@@ -52,12 +52,13 @@ class Serve(Settings):
         super().__post_init__()
         model = models.load(self.model)
         gaps = gaps_when_skipping(model.info, self.gaps)
+        name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
         if self.ray is None:
-            for name in ("replicas", "gateways"):
-                if getattr(self, name) != 1:
-                    raise ValueError(f"{name}={getattr(self, name)} is for --ray, which is not given")
-            name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
+            for option in ("replicas", "gateways"):
+                if getattr(self, option) != 1:
+                    raise ValueError(f"{option}={getattr(self, option)} is for --ray, which is not given")
             run(Sessions(model, self.missing, gaps, self.backend), self, name=name)
         else:
             fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
-            run_on_ray(model, Settings(**fields | {"gaps": gaps}), self.ray, self.replicas, self.gateways)
+            settings = Settings(**fields | {"gaps": gaps})
+            run_on_ray(model, settings, self.ray, self.replicas, self.gateways, name=name)

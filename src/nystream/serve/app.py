@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,59 +38,46 @@ def create_app(sessions: Sessions, settings: Settings, *, name: str = "") -> Any
         name: Of the model, for the page of the service.
     """
     require("a service", "fastapi")
-    from nystream.serve.demo_records import DemoRecords
-    from nystream.serve.live import live_routes
-    from nystream.serve.look import look_routes
-    from nystream.serve.page_files import page_routes
     from nystream.serve.service import Service
-    from nystream.serve.status import Status
-    from nystream.serve.summaries import Truths
 
     if len(sessions):
         raise ValueError(f"sessions has {len(sessions)} streams, but must have none")
-    service = Service(sessions, settings)
-    status = Status(sessions, service, name)
-    app = application(
-        service,
-        look_routes(service, status, DemoRecords(sessions)),
-        live_routes(service, status, Truths(sessions.model.info)),
-        page_routes(service),
-        background=status.activity.run,
-    )
-    app.state.service = service
-    return app
+    return application(Service(sessions, settings), sessions, name)
 
 
-def application(
-    service: Front, *routers: Any, background: Callable[[], Coroutine[Any, Any, None]] | None = None
-) -> Any:
+def application(service: Front, sessions: Sessions, name: str) -> Any:
     """Return the FastAPI application of what takes the requests.
 
     Args:
         service: Takes the requests.
-        routers: More routes than those of clients.
-        background: What to run meanwhile.
+        sessions: Those of the service, or others of the same model, for the page of the service.
+        name: Of the model, for the page.
     """
     fastapi = require("a service", "fastapi")
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
 
+    from nystream.serve.demo_records import DemoRecords
     from nystream.serve.http import misdirected, misunderstood, refusal, routes
+    from nystream.serve.live import live_routes
+    from nystream.serve.look import look_routes
+    from nystream.serve.page_files import page_routes
     from nystream.serve.protocol import RequestError
+    from nystream.serve.status import Status
+    from nystream.serve.summaries import Truths
 
-    settings = service.settings
+    settings, status = service.settings, Status(sessions, service, name)
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         service.batcher.start()
-        task = None if background is None else asyncio.create_task(background())
+        counting = asyncio.create_task(status.activity.run())
         log.info("ready", extra={"fields": {"durability": settings.durability}})
         try:
             yield
         finally:
-            if task is not None:
-                task.cancel()
+            counting.cancel()
             await asyncio.to_thread(service.batcher.stop)
             log.info("all streams are written")
 
@@ -105,11 +92,17 @@ def application(
     app.add_exception_handler(RequestError, refusal)
     app.add_exception_handler(HTTPException, misdirected)
     app.add_exception_handler(RequestValidationError, misunderstood)
-    for router in (routes(service), *routers):
+    for router in (
+        routes(service),
+        look_routes(service, status, DemoRecords(sessions)),
+        live_routes(service, status, Truths(sessions.model.info)),
+        page_routes(service),
+    ):
         app.include_router(router)
     if settings.origins:  # the browser asks whether their pages may read replies
         allowed = {"allow_methods": ["DELETE", "GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **allowed)
+    app.state.service = service
     return app
 
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from nystream.serve.engine import Engine, Reply
+from nystream.serve.looking import looked
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Push, RequestError
 from nystream.serve.residents import StreamName
@@ -31,7 +32,7 @@ class Request(NamedTuple):
 
     kind: Kind
     owner: str
-    value: Any  # a Push; a key; for a list, the last key before it and its length; for a look, what is called
+    value: Any  # a Push; a key; for a list, the last key before it and its length; for a look, a Look
     done: Callable[[Reply], object]  # called in the event loop
     arrived: float
 
@@ -109,6 +110,11 @@ class Batcher(Requests):
     def ready(self) -> bool:
         return self._thread.is_alive() and not self._stopping and len(self._queue) < self._settings.max_queue
 
+    @property
+    def streams(self) -> int:
+        """Number of streams in memory."""
+        return len(self._engine.residents)
+
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread.start()
@@ -166,7 +172,7 @@ class Batcher(Requests):
             if kind == "open":
                 return engine.open([StreamName(request.owner, request.value) for request in requests])
             if kind == "look":
-                return [request.value(engine) for request in requests]
+                return [looked(engine, request.owner, request.value) for request in requests]
             if kind == "list":
                 return [engine.streams(request.owner, *request.value) for request in requests]
             one = engine.find if kind == "find" else engine.close

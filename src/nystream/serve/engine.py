@@ -35,7 +35,7 @@ class Engine:
     """
 
     def __init__(self, sessions: Sessions, store: Store, model: str, settings: Settings, metrics: Metrics) -> None:
-        self._sessions, self._store, self._settings, self._metrics = sessions, store, settings, metrics
+        self._sessions, self.store, self._settings, self._metrics = sessions, store, settings, metrics
         self.residents = Residents(sessions, store, model, settings, metrics)
         self._logs = settings.durability == "log"
 
@@ -45,13 +45,13 @@ class Engine:
         allowed, refused = list[StreamName](), RequestError("too_many_streams", f"a token may own {most} streams")
         try:
             for owner in {name.owner for name in names}:
-                counts[owner] = self._store.count(owner)
+                counts[owner] = self.store.count(owner)
             for name in dict.fromkeys(names):
-                is_new = self._store.find(*name) is None
+                is_new = self.store.find(*name) is None
                 if not is_new or counts[name.owner] < most:
                     allowed.append(name)
                     counts[name.owner] += is_new
-            opened = {StreamName(stream.owner, stream.key): (stream, new) for stream, new in self._store.open(allowed)}
+            opened = {StreamName(stream.owner, stream.key): (stream, new) for stream, new in self.store.open(allowed)}
         except StoreError as error:
             return [self._failed(error)] * len(names)
         return [self._described(*opened[name]) if name in opened else refused for name in names]
@@ -59,7 +59,7 @@ class Engine:
     def find(self, name: StreamName) -> Reply:
         """Describe a stream."""
         try:
-            stream = self._store.find(*name)
+            stream = self.store.find(*name)
         except StoreError as error:
             return self._failed(error)
         return unknown(name) if stream is None else self._described(stream)
@@ -67,7 +67,7 @@ class Engine:
     def streams(self, owner: str, after: str, limit: int) -> Reply:
         """Describe streams of an owner, in order of their keys."""
         try:
-            streams = self._store.streams(owner, after, limit)
+            streams = self.store.streams(owner, after, limit)
         except StoreError as error:
             return self._failed(error)
         return {"streams": [self._described(stream) for stream in streams]}
@@ -75,10 +75,10 @@ class Engine:
     def close(self, name: StreamName) -> Reply:
         """Delete a stream."""
         try:
-            stream = self._store.find(*name)
+            stream = self.store.find(*name)
             if stream is None:
                 return unknown(name)
-            self._store.delete(stream.id)
+            self.store.delete(stream.id)
         except StoreError as error:
             return self._failed(error)
         self.residents.drop(name)
@@ -126,7 +126,7 @@ class Engine:
         for name, number in numbers:
             resident = ready[name]
             if isinstance(resident, Resident) and number is not None and number > resident.last + counts[name]:
-                stored = self._store.find(*name)
+                stored = self.store.find(*name)
                 if stored is not None and stored.last > resident.last:
                     behind.add(name)
         for name in behind:
@@ -138,7 +138,7 @@ class Engine:
         self.residents.write_due(1 + records // RECORDS_PER_SNAPSHOT)
         try:
             self.residents.write_overdue()
-            self._store.tidy()
+            self.store.tidy()
         except StoreError as error:
             log.error("the log could not be trimmed", extra={"fields": {"error": str(error)}})
         self._metrics.streams.set(len(self.residents))
@@ -149,7 +149,7 @@ class Engine:
             self.residents.write_all()
         except StoreError as error:
             log.error("streams could not be written out", extra={"fields": {"error": str(error)}})
-        self._store.close()
+        self.store.close()
 
     def _apply(
         self, fresh: Sequence[tuple[int, Resident, int]], records: Sequence[Any], replies: list[Reply | None]
@@ -181,7 +181,7 @@ class Engine:
             ]
             try:
                 with self._metrics.commit_seconds.time():
-                    moved = self._store.append(rows)
+                    moved = self.store.append(rows)
             except StoreError as error:
                 # In memory the streams are ahead of the store: they are loaded again when they are next used.
                 failure = self._failed(error)

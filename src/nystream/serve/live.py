@@ -7,7 +7,6 @@ read once a second. What a page does not take in time is left out; it never wait
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +14,11 @@ from typing import Any
 from fastapi import APIRouter, WebSocket
 
 from nystream.serve.batcher import Request
-from nystream.serve.engine import Engine, Reply
+from nystream.serve.engine import Reply
+from nystream.serve.looking import MAX_KEPT, Look
 from nystream.serve.protocol import MAX_KEY, Message, RequestError, checked_key, encode, messages, unpack
-from nystream.serve.residents import StreamName
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 from nystream.serve.status import Status
-from nystream.serve.store import Store, StoreError
 from nystream.serve.summaries import Truths, brief
 from nystream.serve.websocket import accepted, is_sent, until_one_ends
 
@@ -28,14 +26,11 @@ TICK_SECONDS = 0.25  # between two updates
 STATUS_TICKS = 4  # updates until the state of the service and the list of streams are sent again
 MAX_VIEWERS = 32
 MAX_WATCHED = 8  # streams of one viewer
-MAX_LISTED = 100
-MAX_WAITING = 64  # results of one stream in an update: the last ones
+MAX_WAITING = MAX_KEPT  # results of one stream in an update: the last ones
 TRY_LATER = 1013  # close code
 
-Kept = tuple[bytes, bytes | None]  # an answer, and its record if that is known
 
-
-def live_routes(service: Service, status: Status, truths: Truths) -> APIRouter:
+def live_routes(service: Front, status: Status, truths: Truths) -> APIRouter:
     """Return the route of the feed."""
     router, viewers = APIRouter(), set[Viewer]()
 
@@ -89,23 +84,6 @@ class Watched:
         return message
 
 
-def kept_answers(engine: Engine, store: Store, name: StreamName) -> list[Kept]:
-    """Return the last answers of a stream, and their records as far as the log has them, all packed."""
-    try:
-        stream = store.find(*name)
-        saved = None if stream is None else store.load(stream.id)
-    except StoreError:  # the list of streams says so
-        saved = None
-    if saved is None:
-        return []
-    answers = dict(saved.snapshot.answers if saved.snapshot is not None else ())
-    answers |= {row.number: row.answer for row in saved.rows}
-    if (resident := engine.residents.get(name)) is not None:  # without a log, it knows more than the store
-        answers |= dict(resident.answers)
-    records = {row.number: row.record for row in saved.rows}
-    return [(answers[number], records.get(number)) for number in sorted(answers)[-MAX_WAITING:]]
-
-
 class Viewer:
     """One page that looks at a service.
 
@@ -117,7 +95,7 @@ class Viewer:
         truths: Finds the truth in records.
     """
 
-    def __init__(self, socket: WebSocket, owner: str, service: Service, status: Status, truths: Truths) -> None:
+    def __init__(self, socket: WebSocket, owner: str, service: Front, status: Status, truths: Truths) -> None:
         self._socket, self._owner, self._service = socket, owner, service
         self._status, self._truths = status, truths
         self._watched: dict[str, Watched] = {}
@@ -207,50 +185,20 @@ class Viewer:
     async def _streams(self) -> Message:
         """The list of streams; besides, the answers that are kept of streams that are newly watched."""
         owner, search, watched = self._owner, self._search, dict(self._watched)
-        new = [key for key, stream in watched.items() if stream.is_new]
-        kept = dict[str, list[Kept]]()
-
-        def look(engine: Engine) -> Message | RequestError:
-            for key in new:
-                kept[key] = kept_answers(engine, self._service.store, StreamName(owner, key))
-            return self._listed(engine, search, list(watched))
-
+        looks = [Look(search), *(Look(key=key, with_answers=stream.is_new) for key, stream in watched.items())]
         try:
-            (found,) = await self._service.batcher.ask("look", owner, look)
+            found, *of_watched = await self._service.batcher.ask("look", owner, *looks)
         except RequestError as error:  # it is overloaded, or shuts down
-            found = error
+            found, of_watched = error, []
         if isinstance(found, RequestError):
             return {"type": "error", **found.to_dict()}
-        for key in new:
-            watched[key].add_kept([self._result(unpack(answer), record) for answer, record in kept[key]])
-        for stream in found["streams"]:
+        rows = {stream["key"]: stream for stream in found["streams"]}
+        for key, seen in zip(watched, of_watched, strict=True):
+            if isinstance(seen, dict):
+                rows[key] = seen["stream"]
+                if watched[key].is_new:
+                    watched[key].add_kept([self._result(unpack(answer), record) for answer, record in seen["kept"]])
+        streams = [rows[key] for key in sorted(rows)]
+        for stream in streams:
             stream["last"] = None if stream["last"] is None else brief(unpack(stream["last"]))
-        return {"type": "streams", "search": search, **found}
-
-    def _listed(self, engine: Engine, search: str, watched: Sequence[str]) -> Message | RequestError:
-        """Describe the streams whose keys begin with a text, those in memory that contain it, and those watched."""
-        owner, rows = self._owner, dict[str, Any]()
-        found = engine.streams(owner, search, MAX_LISTED)
-        if isinstance(found, RequestError):
-            return found
-        for stream in found["streams"]:
-            if stream["key"].startswith(search):
-                rows[stream["key"]] = stream
-        inside = [name.key for name in engine.residents if name.owner == owner and search in name.key] if search else []
-        for key in [search, *watched, *inside[: MAX_LISTED - len(rows)]]:
-            if key and key not in rows:
-                one = engine.find(StreamName(owner, key))
-                if isinstance(one, dict):
-                    rows[key] = one
-        now, listed = time.monotonic(), list[Message]()
-        for key in sorted(rows):
-            resident = engine.residents.get(StreamName(owner, key))
-            answer = resident.answers[-1][1] if resident is not None and resident.answers else None
-            seen = None if resident is None else round(now - resident.used, 1)
-            described = {"key": key, "records": rows[key]["next"] - 1, "in_memory": rows[key]["in_memory"]}
-            listed.append({**described, "seen_seconds": seen, "last": answer})
-        return {
-            "streams": listed,
-            "owned": self._service.store.count(owner),
-            "more": len(found["streams"]) == MAX_LISTED,
-        }
+        return {"type": "streams", "search": search, **found, "streams": streams}

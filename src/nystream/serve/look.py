@@ -10,11 +10,11 @@ from nystream.serve import schemas
 from nystream.serve.demo_records import DemoRecords
 from nystream.serve.http import MAX_LISTED, REFUSALS, reply
 from nystream.serve.protocol import MAX_NUMBER, RequestError
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 from nystream.serve.status import Status
 
 
-def look_routes(service: Service, status: Status, demo: DemoRecords) -> APIRouter:
+def look_routes(service: Front, status: Status, demo: DemoRecords) -> APIRouter:
     """Return the routes."""
     router = APIRouter(responses=REFUSALS)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 
 from nystream.serve.protocol import RequestError
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 
 FOLDER = Path(__file__).with_name("page")
 INDEX = "index.html"
@@ -55,7 +55,7 @@ def page_files() -> dict[str, PageFile]:
     return files
 
 
-def page_routes(service: Service) -> APIRouter:
+def page_routes(service: Front) -> APIRouter:
     """Return the routes of the page, which has no secrets: what it shows, it asks for with the visitor's token."""
     router, files = APIRouter(include_in_schema=False), page_files()
 

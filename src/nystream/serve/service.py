@@ -19,6 +19,8 @@ from nystream.serve.settings import Settings
 from nystream.serve.sqlite_store import SqliteStore
 from nystream.serve.store import Kept, Store
 
+STATM = Path("/proc/self/statm")  # in pages: the size of this process, and what of it is in memory
+
 
 class Front:
     """What the clients of a service see: who may come in, how fast, and what takes their requests.
@@ -38,6 +40,14 @@ class Front:
         """Return whose streams a request may use; RequestError if it may not come in."""
         return self.tokens.owner(headers)
 
+    def memory_bytes(self) -> int | None:
+        """Return the memory that the service takes, if that is known."""
+        return process_bytes()
+
+    def store_bytes(self) -> int | None:
+        """Return the size of the store, if that is known."""
+        return None
+
 
 class Service(Front):
     """A service with all its streams in this process.
@@ -51,6 +61,9 @@ class Service(Front):
         tokens, metrics = Tokens.of(settings), Metrics()
         self.store = open_store(settings, sessions.model)
         super().__init__(settings, tokens, metrics, batcher_of(sessions, self.store, settings, metrics))
+
+    def store_bytes(self) -> int | None:
+        return self.store.size()
 
 
 def batcher_of(sessions: Sessions, store: Store, settings: Settings, metrics: Metrics) -> Batcher:
@@ -77,3 +90,10 @@ def open_store(settings: Settings, model: StreamModel) -> Store:
 def is_folder(store: str) -> bool:
     """Whether a store is a folder: there is one, or its name ends as one."""
     return store.endswith(("/", os.sep)) or Path(store).is_dir()
+
+
+def process_bytes() -> int | None:
+    """Return the memory of this process; None where the system does not tell it in this way."""
+    if not STATM.exists():
+        return None
+    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 from nystream.live import Sessions
 from nystream.live.answers import Interpreter
 from nystream.serve.activity import Activity
 from nystream.serve.protocol import Message
-from nystream.serve.service import Service
+from nystream.serve.service import Front
 from nystream.version import __version__
-
-STATM = Path("/proc/self/statm")  # in pages: the size of this process, and what of it is in memory
 
 
 class Status:
@@ -25,7 +21,7 @@ class Status:
         name: Of the model.
     """
 
-    def __init__(self, sessions: Sessions, service: Service, name: str) -> None:
+    def __init__(self, sessions: Sessions, service: Front, name: str) -> None:
         self._service, self._began = service, time.monotonic()
         self.activity = Activity(service.metrics)
         self._fixed = {"version": __version__, "model": _model(sessions, name), "service": _service(sessions, service)}
@@ -43,17 +39,10 @@ class Status:
             "streams_in_memory": int(_value(metrics.streams)),
             "waiting": int(_value(metrics.queue)),
             "connections": int(_value(metrics.connections)),
-            "memory_bytes": process_bytes(),
-            "store_bytes": self._service.store.size(),
+            "memory_bytes": self._service.memory_bytes(),
+            "store_bytes": self._service.store_bytes(),
             **self.activity.to_dict(),
         }
-
-
-def process_bytes() -> int | None:
-    """Return the memory of this process; None where the system does not tell it in this way."""
-    if not STATM.exists():
-        return None
-    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _model(sessions: Sessions, name: str) -> Message:
@@ -82,7 +71,7 @@ def _model(sessions: Sessions, name: str) -> Message:
     }
 
 
-def _service(sessions: Sessions, service: Service) -> Message:
+def _service(sessions: Sessions, service: Front) -> Message:
     settings = service.settings
     return {
         "durability": settings.durability,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +13,12 @@ from nystream.live import Sessions
 from nystream.models import StreamModel
 from nystream.serve.app import application
 from nystream.serve.auth import Tokens
-from nystream.serve.cluster.lanes import Lanes, Returned, Sent, returned
+from nystream.serve.cluster.lanes import Condition, Lanes, Returned, Sent, returned
 from nystream.serve.logs import log_to_stderr
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity
 from nystream.serve.protocol import RequestError
-from nystream.serve.service import Front, batcher_of, open_store
+from nystream.serve.service import Front, batcher_of, open_store, process_bytes
 from nystream.serve.settings import Settings
 from nystream.version import __version__
 
@@ -37,19 +38,22 @@ class Replica:
     def __init__(self, model: StreamModel, settings: Settings) -> None:
         log_to_stderr()
         sessions = Sessions(model, settings.missing, settings.gaps, settings.backend)
-        self._batcher = batcher_of(sessions, open_store(settings, model), settings, Metrics())
+        self._metrics = Metrics()
+        self._batcher = batcher_of(sessions, open_store(settings, model), settings, self._metrics)
+        self._name = f"{socket.gethostname()} {os.getpid()}"
         self._version = version_of(model, settings)
         self._started = False
 
-    async def take(self, requests: list[Sent]) -> list[Returned]:
-        """Run requests and return the replies, in order."""
+    async def take(self, requests: list[Sent]) -> tuple[list[Returned], Condition]:
+        """Run requests; return the replies, in order, and how this replica is."""
         if not self._started:  # here, because it needs the event loop of the calls
             self._batcher.start()
             self._started = True
         try:
-            return [returned(reply) for reply in await self._batcher.ask_all(requests)]
+            replies = [returned(reply) for reply in await self._batcher.ask_all(requests)]
         except RequestError as error:
-            return [returned(error)] * len(requests)
+            replies = [returned(error)] * len(requests)
+        return replies, Condition(self._name, self._batcher.streams, process_bytes() or 0)
 
     def about(self) -> dict[str, Any]:
         """Return what it is, and the id of its process."""
@@ -60,7 +64,16 @@ class Replica:
             self._batcher.stop()
 
 
-def gateway(settings: Settings, tokens: Tokens) -> Callable[[], Any]:
+class Gateway(Front):
+    """Takes the requests of clients, and passes them on."""
+
+    batcher: Lanes
+
+    def memory_bytes(self) -> int | None:
+        return (process_bytes() or 0) + sum(replica.memory_bytes for replica in self.batcher.replicas)
+
+
+def gateway(model: StreamModel, settings: Settings, tokens: Tokens, name: str) -> Callable[[], Any]:
     """Return what builds the application of a gateway, in the process that runs it."""
 
     def build() -> Any:
@@ -68,12 +81,15 @@ def gateway(settings: Settings, tokens: Tokens) -> Callable[[], Any]:
         log_to_stderr()
         replicas = serve.get_deployment_handle(REPLICA, APPLICATION)
 
-        async def send(lane: int, requests: list[Sent]) -> list[Returned]:
-            replies: list[Returned] = await replicas.options(session_id=str(lane)).take.remote(requests)
+        async def send(lane: int, requests: list[Sent]) -> tuple[list[Returned], Condition]:
+            replica = replicas.options(session_id=str(lane))
+            replies: tuple[list[Returned], Condition] = await replica.take.remote(requests)
             return replies
 
         metrics = Metrics()
-        return application(Front(settings, tokens, metrics, Lanes(send, settings, metrics)))
+        service = Gateway(settings, tokens, metrics, Lanes(send, settings, metrics))
+        sessions = Sessions(model, settings.missing, settings.gaps, settings.backend, capacity=1)  # describes the model
+        return application(service, sessions, name)
 
     return build
 
@@ -83,7 +99,9 @@ def version_of(model: StreamModel, settings: Settings) -> str:
     return hashlib.sha256(f"{__version__} {identity(model)} {settings!r}".encode()).hexdigest()
 
 
-def cluster_application(model: StreamModel, settings: Settings, tokens: Tokens, replicas: int, gateways: int) -> Any:
+def cluster_application(
+    model: StreamModel, settings: Settings, tokens: Tokens, replicas: int, gateways: int, name: str = ""
+) -> Any:
     """Return the service as an application of Ray Serve."""
     serve = require("a service on Ray", "ray.serve")
     config = require("a service on Ray", "ray.serve.config")
@@ -97,11 +115,11 @@ def cluster_application(model: StreamModel, settings: Settings, tokens: Tokens, 
         Replica, name=REPLICA, num_replicas=replicas, request_router_config=router, **options
     ).bind(model, settings)  # fmt: skip
 
-    class Gateway:
+    class Ingress:
         def __init__(self, streams: Any) -> None:  # Ray starts the replicas because of it
             self.streams = streams
 
-    ingress = serve.ingress(gateway(settings, tokens))(Gateway)
+    ingress = serve.ingress(gateway(model, settings, tokens, name))(Ingress)
     # Gateways need little of a CPU: they fit beside the replicas.
     options["ray_actor_options"] = {"num_cpus": 0}
     return serve.deployment(ingress, name=GATEWAY, num_replicas=gateways, **options).bind(streams)

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from typing import Any
+from typing import Any, NamedTuple
 
 from nystream.serve.batcher import Kind, Request, Requests, require_room
-from nystream.serve.engine import Reply
+from nystream.serve.engine import Reply, answer_kind
 from nystream.serve.lanes import LANES, lane_of
+from nystream.serve.looking import Look
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Message, Push, RequestError
 from nystream.serve.settings import Settings
 
 REPLY_SECONDS = 5.0  # after which a replica is taken for lost; the streams may have moved
 RETRY_SECONDS = 0.2
+LATELY_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +34,28 @@ Sent = tuple[Kind, str, Any]
 Returned = Message | tuple[str, Message]
 
 
+class Condition(NamedTuple):
+    """A replica, as it was when it replied last."""
+
+    process: str
+    streams: int  # in its memory
+    memory_bytes: int
+
+
 class Lanes(Requests):
     """Sends requests to the replicas that have their streams.
 
     Args:
-        send: Sends a batch of a lane to the replica that has it, and returns the replies.
+        send: Sends a batch of a lane to the replica that has it, and returns the replies and how the replica is.
         settings: Those of the service.
         metrics: Counts waiting times and refusals.
     """
 
     def __init__(
-        self, send: Callable[[int, list[Sent]], Awaitable[list[Returned]]], settings: Settings, metrics: Metrics
+        self,
+        send: Callable[[int, list[Sent]], Awaitable[tuple[list[Returned], Condition]]],
+        settings: Settings,
+        metrics: Metrics,
     ) -> None:
         super().__init__()
         self._send, self._settings, self._metrics = send, settings, metrics
@@ -49,7 +63,15 @@ class Lanes(Requests):
         self._waiting = 0
         self._stopping = False
         self._tasks: dict[int, asyncio.Task[None]] = {}  # by lane: those that send
+        self._conditions: dict[str, tuple[float, Condition]] = {}  # of replicas, and when they replied
         metrics.queue.set_function(lambda: self._waiting)
+        metrics.streams.set_function(lambda: sum(replica.streams for replica in self.replicas))
+
+    @property
+    def replicas(self) -> list[Condition]:
+        """Those that replied lately."""
+        before = time.monotonic() - LATELY_SECONDS
+        return [condition for when, condition in self._conditions.values() if when > before]
 
     @property
     def ready(self) -> bool:
@@ -79,6 +101,9 @@ class Lanes(Requests):
                 replies = list(zip(batch, await self._replies(lane, batch), strict=True))
                 self._waiting -= len(batch)
                 self._metrics.count(replies)
+                for request, reply in replies:
+                    if request.kind == "push" and isinstance(reply, dict):
+                        self._metrics.records[answer_kind(reply)].inc()
                 self.deliver(replies)
         finally:
             del self._tasks[lane]
@@ -91,7 +116,9 @@ class Lanes(Requests):
             if not (await asyncio.wait({call}, timeout=REPLY_SECONDS))[0]:
                 call.cancel()
                 raise TimeoutError(f"no reply within {REPLY_SECONDS:g} s")
-            return [received(reply) for reply in call.result()]
+            replies, condition = call.result()
+            self._conditions[condition.process] = time.monotonic(), condition
+            return [received(reply) for reply in replies]
         except (
             Exception,
             asyncio.CancelledError,
@@ -117,6 +144,6 @@ def received(reply: Returned) -> Reply:
 
 
 def _key(request: Request) -> str:
-    if isinstance(request.value, Push):
+    if isinstance(request.value, Push | Look):
         return request.value.key
     return request.value if isinstance(request.value, str) else ""  # a list can come from any replica

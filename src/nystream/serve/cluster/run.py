@@ -27,7 +27,9 @@ START_SECONDS = 60.0  # for a replica to answer
 log = logging.getLogger(__name__)
 
 
-def run_on_ray(model: StreamModel, settings: Settings, address: str, replicas: int = 1, gateways: int = 1) -> None:
+def run_on_ray(
+    model: StreamModel, settings: Settings, address: str, replicas: int = 1, gateways: int = 1, *, name: str = ""
+) -> None:
     """Serve on a Ray cluster until SIGINT or SIGTERM; if the service runs there already, change it and return.
 
     Args:
@@ -36,6 +38,7 @@ def run_on_ray(model: StreamModel, settings: Settings, address: str, replicas: i
         address: As in `ray.init`; "local" starts a cluster on this machine.
         replicas: Number of processes that have streams.
         gateways: Number of processes that clients connect to.
+        name: Of the model, for the page of the service.
     """
     positive_int("replicas", replicas)
     positive_int("gateways", gateways)
@@ -52,7 +55,7 @@ def run_on_ray(model: StreamModel, settings: Settings, address: str, replicas: i
         if is_running and running_version() == version_of(model, settings):
             scale(replicas, gateways)
         else:
-            deploy(cluster_application(model, settings, tokens, replicas, gateways), settings)
+            deploy(cluster_application(model, settings, tokens, replicas, gateways, name), settings)
         if is_running:
             log.info("the service on this cluster was changed", extra={"fields": sizes})
             return
