@@ -28,7 +28,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nystream needs Python 3.11 or newer, not " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audio,cli,data,docs,export,plot,ray,serve,train,test,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audio,cli,data,docs,export,plot,ray,redis,serve,train,test,dev]'
 	@touch $@
 
 setup: $(STAMP) ## create .venv and install nystream and all its tools
