@@ -238,7 +238,7 @@ class AsyncClient:
         self._pause = FIRST_PAUSE
         kind, key = message["type"], message.get("key")
         if key is None:  # the service cannot say which stream it is about, so that all have to know
-            raise ConnectionError(f"{self._url} did not understand a frame: {message.get('message')}")
+            raise ValueError(f"{self._url} did not understand a frame: {message.get('message')}")
         stream = self._streams.get(key)
         if stream is None:  # it has ended
             return
