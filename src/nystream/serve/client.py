@@ -99,10 +99,8 @@ class AsyncClient:
             raise
         except TimeoutError as error:
             unsent = stream.withdraw(pushed)
-            fate = (
-                "was not sent and is withdrawn" if unsent else "was sent and may still be taken: do not push it again"
-            )
-            raise TimeoutError(f"{error}; the record {fate}") from None
+            fate = "not sent and is withdrawn" if unsent else "sent and may still be taken: do not push it again"
+            raise TimeoutError(f"{error}; the record was {fate}") from None
 
     async def push_many(self, keys: Sequence[str], records: Sequence[Any]) -> list[Answers | RecordError]:
         """Push one record of each key, and return the answers or a RecordError for each, in order.
@@ -130,10 +128,10 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Close the connection; the streams stay on the service and can be resumed with another client."""
         self._closed = True
+        self._end_all(ConnectionError(CLOSED))
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._end_all(ConnectionError(CLOSED))
 
     async def _within_timeout(self, reply: Awaitable[T]) -> T:
         try:
@@ -186,7 +184,7 @@ class AsyncClient:
             async with websockets.connect(self._url, **self._options) as socket:
                 await self._talk(socket)
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
-            trouble = f"{self._url}: {error or type(error).__name__}"
+            trouble = f"{self._url}: {str(error) or type(error).__name__}"
             status = getattr(getattr(error, "response", None), "status_code", 0)
             if status in (401, 403):
                 raise PermissionError(f"{self._url} refused the connection: {error}") from error
