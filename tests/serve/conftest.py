@@ -136,6 +136,12 @@ class Server:
     def url(self):
         return f"ws://127.0.0.1:{self.port}"
 
+    def kill(self):
+        """Cut all connections, as if the process was killed, and stop."""
+        for connection in list(self._server.server_state.connections):
+            connection.loop.call_soon_threadsafe(connection.transport.abort)
+        self.stop()
+
     def stop(self):
         self._server.should_exit = True
         self._thread.join(20)

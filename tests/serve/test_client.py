@@ -19,7 +19,7 @@ def test_a_client_pushes_and_resumes(serve, records, uninterrupted):
             client.push("k", {"a": "oops", "b": 1})
     with ns.Client(server.url, window=2) as client:
         got += client.push_many(["k"] * 4, sent[8:])
-        assert client.open("k") == 10
+        assert client.open("k") == 14
         client.close("k")
         assert client.open("k") == 1
     numbers = [*range(1, 9), *range(10, 14)]
@@ -64,3 +64,34 @@ def test_a_limited_rate_is_waited_for(serve):
     with ns.Client(server.url) as client:
         answers = client.push_many(["k"] * 80, [[1, 2]] * 80)
     assert [answer[0]["token"] for answer in answers] == list(range(1, 81))
+
+
+@pytest.mark.slow
+def test_large_records_survive_a_service_that_is_killed_again_and_again(serve, records, uninterrupted):
+    """More is on its way than fits into a frame, so that frames are divided whenever the streams resume."""
+    streams, count, kills = 10, 120, 3
+    sent = [
+        [records(stream, number) | {"more": "x" * 40_000} for number in range(1, count + 1)]
+        for stream in range(streams)
+    ]
+
+    async def work():
+        server = serve()
+        async with ns.AsyncClient(server.url, timeout=60) as client:
+            pushes = [
+                asyncio.create_task(client.push(f"stream {stream}", record))
+                for stream in range(streams)
+                for record in sent[stream]
+            ]
+            for kill in range(1, kills + 1):
+                while sum(push.done() for push in pushes) < len(pushes) * kill // (kills + 1):
+                    await asyncio.sleep(0.01)
+                await asyncio.to_thread(server.kill)
+                server = await asyncio.to_thread(serve, port=server.port)
+            answers = await asyncio.gather(*pushes)
+            return answers, [await client.open(f"stream {stream}") for stream in range(streams)]
+
+    answers, numbers = asyncio.run(work())
+    assert numbers == [count + 1] * streams
+    for stream in range(streams):
+        assert answers[stream * count : (stream + 1) * count] == uninterrupted(sent[stream])

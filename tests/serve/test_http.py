@@ -17,7 +17,7 @@ def test_records_are_answered_as_a_session_does(http, records, uninterrupted):
     client = http()
     opened = client.post("/v1/streams", json={"key": "north"})
     assert opened.status_code == 201
-    assert opened.json() == {"key": "north", "next": 1, "kept": 64, "new": True}
+    assert opened.json() == {"key": "north", "next": 1, "kept": 64, "max_frame_bytes": 1 << 20, "new": True}
     sent = [records(0, number) for number in range(1, 11)]
     replies = [push(client, "north", record, number).json() for number, record in enumerate(sent[:4], 1)]
     replies.append(client.post("/v1/streams/north/records", json={"records": sent[4:], "number": 5}).json())

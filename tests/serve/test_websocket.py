@@ -22,7 +22,8 @@ def frames(socket, count):
 def test_one_connection_carries_many_streams(http, records, uninterrupted):
     with http().websocket_connect(URL) as socket:
         socket.send_json([{"type": "open", "key": key} for key in "ab"])
-        assert frames(socket, 2) == [{"type": "opened", "key": key, "next": 1, "kept": 64, "new": True} for key in "ab"]
+        about = {"next": 1, "kept": 64, "max_frame_bytes": 1 << 20, "new": True}
+        assert frames(socket, 2) == [{"type": "opened", "key": key, **about} for key in "ab"]
         sent = {key: [records(stream, number) for number in range(1, 6)] for stream, key in enumerate("ab")}
         socket.send_json({"type": "push", "key": "a", "number": 1, "records": sent["a"]})
         for number, record in enumerate(sent["b"], 1):

@@ -5,51 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import OrderedDict
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, Self
+import ssl
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, Self, TypeVar
 
+from nystream.config.checks import positive_int
 from nystream.data.reader import RecordError
 from nystream.extras import require
-from nystream.serve.protocol import RETRIED, Message, RequestError, checked_key, decode, encode
+from nystream.serve.client_frames import frames, packed_record
+from nystream.serve.client_stream import Answers, ClientStream, State
+from nystream.serve.protocol import RETRIED, STATUS, Message, RequestError, checked_key, decode
 
 SUBPROTOCOL = "nystream.v1.msgpack"
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0  # seconds before connecting again; each time twice as long
 MAX_FRAME = 1 << 24  # bytes of answers
+FIRST_FRAME = 1 << 10  # bytes sent in a frame until the service has said what it accepts: the longest key fits
+MESSAGE_TOO_BIG = 1009  # close code
+CLOSED = "the client was closed; create another one"
 
 log = logging.getLogger(__name__)
 
-Answers = list[dict[str, Any]]
-
-
-class ClientStream:
-    """A stream of a client.
-
-    Attributes:
-        pending: Records without an answer, by number, with who waits for it.
-        next: The number of the next new record.
-        is_open: Whether records may be sent: the service has said which number it expects.
-        opened: Who waits for that.
-    """
-
-    def __init__(self) -> None:
-        self.pending: OrderedDict[int, tuple[Any, asyncio.Future[Answers]]] = OrderedDict()
-        self.next = 0  # not known yet
-        self.is_open = False
-        self.opened: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.closed: asyncio.Future[None] | None = None  # who waits for its end
-        self.order = asyncio.Lock()  # records are numbered in the order of the calls
-        self.room: asyncio.Semaphore | None = None  # for records on their way; None until it was opened
-
-    def fail(self, error: Exception) -> None:
-        """Tell everyone who waits."""
-        waiting: list[asyncio.Future[Any] | None] = [self.opened, self.closed]
-        for future in [*waiting, *(future for _, future in self.pending.values())]:
-            if future is not None and not future.done():
-                future.set_exception(error)
-                future.exception()  # nobody may wait: that is not worth a warning
-        self.pending.clear()
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -63,23 +39,35 @@ class AsyncClient:
         token: The bearer token, if the service needs one.
         window: The most records of a stream on their way at a time; at most as many as the service keeps answers.
         retry: Whether to connect again; otherwise a lost connection is a ConnectionError.
+        timeout: Seconds to wait for an answer, reconnecting included, before a TimeoutError that says why; None for no
+            limit.
         options: More options of `websockets.connect`, such as `ssl`.
     """
 
     def __init__(
-        self, url: str, token: str | None = None, *, window: int = 32, retry: bool = True, **options: Any
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        window: int = 32,
+        retry: bool = True,
+        timeout: float | None = None,
+        **options: Any,
     ) -> None:
+        positive_int("window", window)
         self._url = url.rstrip("/") + "/v1/stream"
         self._options = {"subprotocols": [SUBPROTOCOL], "max_size": MAX_FRAME, "compression": None, **options}
         if token is not None:
             self._options["additional_headers"] = {"Authorization": f"Bearer {token}"}
-        self._window, self._retry = window, retry
+        self._window, self._retry, self._timeout = window, retry, timeout
         self._streams: dict[str, ClientStream] = {}
-        self._socket: Any = None
         self._task: asyncio.Task[None] | None = None
-        self._outgoing: list[Message] = []
+        self._connected = self._closed = False
+        self._trouble = ""  # why there is no connection, until the next reply
+        self._pause = FIRST_PAUSE
+        self._max_frame_bytes = FIRST_FRAME
+        self._outgoing: list[bytes] = []
         self._changed = asyncio.Event()
-        self._retries: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,29 +76,31 @@ class AsyncClient:
         await self.aclose()
 
     async def open(self, key: str) -> int:
-        """Open a stream or resume it, and return the number of its next record."""
-        return await asyncio.shield(self._stream(key).opened)
+        """Open a stream or resume it, and return the number of its next record, which the service is asked for."""
+        stream = self._stream(key)
+        if stream.state is State.OPEN:
+            self._send([stream.ask()])
+        return await self._within_timeout(asyncio.shield(stream.opened))
 
     async def push(self, key: str, record: Any) -> Answers:
         """Push a record and return the answers to its tokens, as `nystream stream --json` prints them.
 
-        Raises RecordError if the record cannot be read; the stream is then unchanged.
+        Raises RecordError if the record cannot be read; the stream is then unchanged. If the call is cancelled or times
+        out, a record that was not sent yet is withdrawn. One that was sent is still taken, once: do not push it again.
         """
+        packed = packed_record(record)
         stream = self._stream(key)
-        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
-        async with stream.order:
-            await asyncio.shield(stream.opened)
-            assert stream.room is not None
-            await stream.room.acquire()
-        number = stream.next
-        stream.next += 1
-        stream.pending[number] = record, future
-        if stream.is_open:
-            self._send({"type": "push", "key": key, "number": number, "record": record})
+        pushed = stream.add(packed)
+        self._send(stream.due())
         try:
-            return await future
-        finally:
-            stream.room.release()
+            return await self._within_timeout(pushed.answers)
+        except asyncio.CancelledError:
+            stream.withdraw(pushed)
+            raise
+        except TimeoutError as error:
+            unsent = stream.withdraw(pushed)
+            fate = "not sent and is withdrawn" if unsent else "sent and may still be taken: do not push it again"
+            raise TimeoutError(f"{error}; the record was {fate}") from None
 
     async def push_many(self, keys: Sequence[str], records: Sequence[Any]) -> list[Answers | RecordError]:
         """Push one record of each key, and return the answers or a RecordError for each, in order.
@@ -129,167 +119,166 @@ class AsyncClient:
         ]
 
     async def close(self, key: str) -> None:
-        """End a stream and delete it from the service."""
-        stream = self._stream(key)
-        await asyncio.shield(stream.opened)
-        stream.closed = asyncio.get_running_loop().create_future()
-        self._send({"type": "close", "key": key})
-        await stream.closed
-        self._streams.pop(key, None)
+        """End a stream, after the records that were pushed before, and delete it from the service."""
+        stream = self._stream(key, closing=True)
+        closed = stream.close()
+        self._send(stream.due())
+        await self._within_timeout(asyncio.shield(closed))
 
     async def aclose(self) -> None:
-        """Close the connection; the streams stay on the service and can be resumed."""
-        for task in (*self._retries, *([self._task] if self._task is not None else [])):
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
-        self._task = None
-        for stream in self._streams.values():
-            stream.fail(ConnectionError("the client was closed"))
-        self._streams.clear()
+        """Close the connection; the streams stay on the service and can be resumed with another client."""
+        self._closed = True
+        self._end_all(ConnectionError(CLOSED))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    def _stream(self, key: str) -> ClientStream:
-        if key not in self._streams:
+    async def _within_timeout(self, reply: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await reply
+        except TimeoutError:
+            link = f"connected to {self._url}" if self._connected else f"no connection to {self._trouble or self._url}"
+            raise TimeoutError(f"no answer within timeout={self._timeout} seconds; {link}") from None
+
+    def _stream(self, key: str, closing: bool = False) -> ClientStream:
+        if self._closed:
+            raise ConnectionError(CLOSED)
+        stream = self._streams.get(key)
+        if stream is None:
             try:
                 checked_key(key)
             except RequestError as error:
                 raise ValueError(str(error)) from None
-            self._streams[key] = ClientStream()
-            self._send({"type": "open", "key": key})
+            stream = self._streams[key] = ClientStream(key, self._window)
+            self._send([stream.ask()])
+        elif stream.closed is not None and not closing:
+            raise ValueError(f"key={key!r} is being closed; wait for close() before it is used again")
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
-        return self._streams[key]
+        return stream
 
-    def _send(self, message: Message) -> None:
-        """Send a message with others of the same turn of the event loop; nothing is sent without a connection."""
-        if self._socket is not None:
-            self._outgoing.append(message)
+    def _send(self, messages: Iterable[bytes]) -> None:
+        """Send messages with others of the same turn of the event loop.
+
+        Without a connection they are dropped: with the next one, every stream asks first.
+        """
+        if self._connected:
+            self._outgoing += messages
             self._changed.set()
 
     async def _run(self) -> None:
-        """Keep a connection open."""
-        websockets = require("the client", "websockets")
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                async with websockets.connect(self._url, **self._options) as self._socket:
-                    pause = FIRST_PAUSE
-                    await self._talk()
-                if not self._retry:
-                    self._fail(ConnectionError(f"{self._url} closed the connection"))
-                    return
-            except (OSError, TimeoutError, websockets.WebSocketException) as error:
-                status = getattr(getattr(error, "response", None), "status_code", 0)
-                if not self._retry or 400 <= status < 500 or isinstance(error, websockets.InvalidURI):
-                    refused = f"{self._url} refused the connection: {error}"
-                    self._fail(PermissionError(refused) if status in (401, 403) else ConnectionError(refused))
-                    return
-                log.info("connecting again", extra={"fields": {"url": self._url, "error": str(error)}})
-            finally:
-                self._socket = None
-                self._outgoing.clear()
-            for stream in self._streams.values():
-                stream.is_open = False
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # so that clients do not come all at once
-            pause = min(2 * pause, LONGEST_PAUSE)
-
-    async def _talk(self) -> None:
-        self._outgoing = [{"type": "open", "key": key} for key in self._streams]
-        self._changed.set()
-        writer = asyncio.create_task(self._write())
+        """Keep a connection until an error that another attempt would not change; everyone is told of it."""
         try:
-            async for frame in self._socket:
-                messages = decode(frame, "json" if isinstance(frame, str) else "msgpack")
-                for message in messages if isinstance(messages, list) else [messages]:
-                    self._receive(message)
-        finally:
-            writer.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await writer
+            while True:
+                await self._connect()
+                await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # clients do not come all at once
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        except Exception as error:
+            self._end_all(error)
 
-    async def _write(self) -> None:
+    async def _connect(self) -> None:
+        """Talk to the service until the connection is lost; raise if it makes no sense to connect again."""
+        websockets = require("the client", "websockets")
+        try:
+            async with websockets.connect(self._url, **self._options) as socket:
+                await self._talk(socket)
+        except (OSError, TimeoutError, websockets.WebSocketException) as error:
+            trouble = f"{self._url}: {str(error) or type(error).__name__}"
+            status = getattr(getattr(error, "response", None), "status_code", 0)
+            if status in (401, 403):
+                raise PermissionError(f"{self._url} refused the connection: {error}") from error
+            final = isinstance(error, ssl.SSLCertVerificationError | websockets.InvalidURI) or 400 <= status < 500
+            if isinstance(error, websockets.ConnectionClosed):  # a frame that is too large would be so again
+                final = MESSAGE_TOO_BIG in {close.code for close in (error.rcvd, error.sent) if close is not None}
+            if final or not self._retry:
+                raise ConnectionError(f"no connection to {trouble}") from error
+            if trouble != self._trouble:
+                log.warning("no connection to %s; trying again", trouble)
+            self._trouble = trouble
+
+    async def _talk(self, socket: Any) -> None:
+        self._connected, self._max_frame_bytes = True, FIRST_FRAME
+        self._send([stream.ask() for stream in self._streams.values()])
+        tasks = [asyncio.create_task(self._read(socket)), asyncio.create_task(self._write(socket))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._connected = False
+            self._outgoing.clear()
+            for stream in self._streams.values():
+                stream.ask()
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _read(self, socket: Any) -> None:
+        while True:
+            frame = await socket.recv()
+            messages = decode(frame, "json" if isinstance(frame, str) else "msgpack")
+            for message in messages if isinstance(messages, list) else [messages]:
+                self._receive(message)
+
+    async def _write(self, socket: Any) -> None:
         while True:
             await self._changed.wait()
             self._changed.clear()
             await asyncio.sleep(0)  # what others send in this turn goes into the same frame
             messages, self._outgoing = self._outgoing, []
-            if messages:
-                await self._socket.send(encode(messages, "msgpack"))
+            for frame in frames(messages, self._max_frame_bytes):
+                await socket.send(frame)
 
     def _receive(self, message: Message) -> None:
-        stream = self._streams.get(message.get("key", ""))
-        if stream is None:
-            if message["type"] == "error":
-                log.warning("the service refused a message", extra={"fields": message})
-        elif message["type"] == "opened":
-            self._resume(message["key"], stream, message["next"], message["kept"])
-        elif message["type"] == "closed":
-            if stream.closed is not None and not stream.closed.done():
-                stream.closed.set_result(None)
-        elif message["type"] == "answer":
-            self._answer(stream, message)
-        elif message["type"] == "error":
-            self._error(message["key"], stream, message)
-
-    def _resume(self, key: str, stream: ClientStream, expected: int, kept: int) -> None:
-        """Send what was not answered, as the service expects it."""
-        first = next(iter(stream.pending), stream.next)
-        if stream.room is None:
-            stream.room = asyncio.Semaphore(min(self._window, kept))
-        if not stream.next:
-            stream.next = expected
-        elif expected < first:  # it has lost records that were answered, which it may unless its durability is "log"
-            log.warning("the service lost records", extra={"fields": {"key": key, "records": first - expected}})
-            stream.pending = OrderedDict(enumerate(stream.pending.values(), expected))
-            stream.next = expected + len(stream.pending)
-        elif expected > stream.next:
-            stream.next = expected  # someone else has pushed to it
-        stream.is_open = True
-        if not stream.opened.done():
-            stream.opened.set_result(stream.next)
-        for number, (record, _) in stream.pending.items():
-            self._send({"type": "push", "key": key, "number": number, "record": record})
-        if stream.closed is not None:
-            self._send({"type": "close", "key": key})
-
-    def _answer(self, stream: ClientStream, message: Message) -> None:
-        _, future = stream.pending.pop(message["number"], (None, None))
-        if future is None or future.done():
+        self._trouble = ""
+        self._pause = FIRST_PAUSE
+        kind, key = message["type"], message.get("key")
+        if key is None:  # the service cannot say which stream it is about, so that all have to know
+            raise ValueError(f"{self._url} did not understand a frame: {message.get('message')}")
+        stream = self._streams.get(key)
+        if stream is None:  # it has ended
             return
-        if "error" in message:
-            future.set_exception(RecordError(message["error"]["message"]))
-        else:
-            future.set_result(message["answers"])
+        if kind == "opened":
+            self._max_frame_bytes = message["max_frame_bytes"]
+            self._send(stream.resume(message))
+        elif kind == "closed":
+            self._end(stream)
+        elif kind == "answer":
+            error = message.get("error")
+            stream.answer(message["number"], message["answers"] if error is None else RecordError(error["message"]))
+        elif kind == "error":
+            self._error(stream, message)
+        self._send(stream.due())
 
-    def _error(self, key: str, stream: ClientStream, message: Message) -> None:
+    def _error(self, stream: ClientStream, message: Message) -> None:
         code, number = message["code"], message.get("number")
-        if code in RETRIED and number is not None:
-            if stream.is_open:  # once for all records on their way
-                stream.is_open = False
-                pause = message.get("retry_after", FIRST_PAUSE) if code != "gap" else 0
-                self._again(key, pause)
-        elif code in RETRIED:
-            self._again(key, message.get("retry_after", FIRST_PAUSE))
-        elif number is None:
-            stream.fail(ValueError(f"{code}: {message['message']}"))
-            self._streams.pop(key, None)
+        if number is not None and number not in stream.sent:  # a record of a stream with this key that has ended
+            return
+        if code in RETRIED:
+            if number is None or stream.state is State.OPEN:  # once for all records on their way
+                stream.ask()
+                self._ask_later(stream, 0 if code == "gap" else message.get("retry_after", FIRST_PAUSE))
+            return
+        text = f"{code}: {message['message']}"
+        error = RuntimeError(text) if STATUS.get(code, 0) >= 500 else ValueError(text)
+        if number is None or code == "unknown_stream":
+            self._end(stream, error)
         else:
-            _, future = stream.pending.pop(number, (None, None))
-            if future is not None and not future.done():
-                future.set_exception(ValueError(f"{code}: {message['message']}"))
+            stream.refuse(number, error, message.get("expected", 0))
 
-    def _again(self, key: str, pause: float) -> None:
-        """Ask, after a pause, which number the service expects."""
+    def _ask_later(self, stream: ClientStream, pause: float) -> None:
+        def ask() -> None:
+            if stream.state is State.ASKING:
+                self._send([stream.ask()])
 
-        async def ask() -> None:
-            await asyncio.sleep(pause)
-            self._send({"type": "open", "key": key})
+        asyncio.get_running_loop().call_later(pause, ask)
 
-        task = asyncio.create_task(ask())
-        self._retries.add(task)
-        task.add_done_callback(self._retries.discard)
+    def _end(self, stream: ClientStream, error: Exception | None = None) -> None:
+        del self._streams[stream.key]
+        stream.end(error)
 
-    def _fail(self, error: Exception) -> None:
-        for stream in self._streams.values():
-            stream.fail(error)
-        self._streams.clear()
+    def _end_all(self, error: Exception) -> None:
+        for stream in list(self._streams.values()):
+            self._end(stream, error)

@@ -238,7 +238,7 @@ class Engine:
         if resident is not None and (inexact := self.residents.inexact(resident)):
             described["inexact"] = inexact
         if new is not None:
-            return {**described, "new": new}
+            return {**described, "max_frame_bytes": self._settings.max_frame_bytes, "new": new}
         return {**described, "in_memory": resident is not None}
 
     def _failed(self, error: StoreError) -> RequestError:

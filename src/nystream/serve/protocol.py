@@ -41,7 +41,7 @@ STATUS = {
     "failed": 503,
 }
 # The client sends the record again, after a pause.
-RETRIED = {"gap", "rate_limited", "overloaded", "store_failed", "moved", "shutting_down", "failed"}
+RETRIED = {"gap", "rate_limited", "overloaded", "store_failed", "moved", "shutting_down"}
 
 # Close codes of the WebSocket, besides those of RFC 6455.
 SLOW_CLIENT = 4008
@@ -100,7 +100,7 @@ def encode(value: Any, encoding: Encoding) -> str | bytes:
 def pack(value: Any) -> bytes:
     """Return values as msgpack, as frames and the store have them."""
     msgpack = require("msgpack frames", "msgpack")
-    packed: bytes = msgpack.packb(value, datetime=True, default=_in_range, unicode_errors="surrogatepass")
+    packed: bytes = msgpack.packb(value, datetime=True, default=in_range, unicode_errors="surrogatepass")
     return packed
 
 
@@ -163,8 +163,8 @@ def _require_shallow(value: Any, depth: int) -> None:
                 _require_shallow(part, depth - 1)
 
 
-def _in_range(value: Any) -> Any:
-    """An integer that msgpack cannot hold, as the nearest float."""
+def in_range(value: Any) -> Any:
+    """Return an integer that msgpack cannot hold as the nearest float."""
     if isinstance(value, int):
         try:
             return float(value)

@@ -25,6 +25,7 @@ class Opened(BaseModel):
     key: str
     next: int = Field(description="The number of the next record.")
     kept: int = Field(description="Records that can be sent again: the answers to the last ones are kept.")
+    max_frame_bytes: int = Field(description="The largest WebSocket frame or HTTP body.")
     new: bool
 
 

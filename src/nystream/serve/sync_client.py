@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 from nystream.data.reader import RecordError
-from nystream.serve.client import Answers, AsyncClient
+from nystream.serve.client import CLOSED, AsyncClient
+from nystream.serve.client_stream import Answers
 
 T = TypeVar("T")
 
@@ -22,16 +23,18 @@ class Client:
     Args:
         url: The address of the service, such as `ws://localhost:8000`.
         token: The bearer token, if the service needs one.
-        timeout: Seconds to wait for answers, reconnecting included; None for no limit.
+        timeout: Seconds to wait for answers, reconnecting included, before a TimeoutError that says why; None for no
+            limit.
         options: Those of `AsyncClient`.
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float | None = 60.0, **options: Any) -> None:
-        self._timeout = timeout
+        self._client = AsyncClient(url, token, timeout=timeout, **options)
+        self._ended = False
+        self._calling = threading.Lock()  # no call starts after the last one
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="nystream-client", daemon=True)
         self._thread.start()
-        self._client = AsyncClient(url, token, **options)
 
     def __enter__(self) -> Self:
         return self
@@ -40,37 +43,45 @@ class Client:
         self.disconnect()
 
     def open(self, key: str) -> int:
-        """Open a stream or resume it, and return the number of its next record."""
-        return self._wait(self._client.open(key))
+        """Open a stream or resume it, and return the number of its next record, which the service is asked for."""
+        return self._call(self._client.open, key)
 
     def push(self, key: str, record: Any) -> Answers:
         """Push a record and return the answers to its tokens, as `nystream stream --json` prints them.
 
-        Raises RecordError if the record cannot be read; the stream is then unchanged.
+        Raises RecordError if the record cannot be read; the stream is then unchanged. After a TimeoutError, a record
+        that was not sent yet is withdrawn. One that was sent is still taken, once: do not push it again. The error says
+        which of the two it was.
         """
-        return self._wait(self._client.push(key, record))
+        return self._call(self._client.push, key, record)
 
     def push_many(self, keys: Sequence[str], records: Sequence[Any]) -> list[Answers | RecordError]:
         """Push one record of each key, and return the answers or a RecordError for each, in order."""
-        return self._wait(self._client.push_many(keys, records))
+        return self._call(self._client.push_many, keys, records)
 
     def close(self, key: str) -> None:
-        """End a stream and delete it from the service."""
-        self._wait(self._client.close(key))
+        """End a stream, after the records that were pushed before, and delete it from the service."""
+        self._call(self._client.close, key)
 
     def disconnect(self) -> None:
-        """Close the connection; the streams stay on the service and can be resumed."""
-        if self._loop.is_closed():
-            return
-        self._wait(self._client.aclose())
+        """Close the connection; the streams stay on the service and can be resumed with another client."""
+        with self._calling:
+            if self._ended:
+                return
+            self._ended = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _wait(self, answer: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(answer, self._loop)
-        try:
-            return future.result(self._timeout)
-        except TimeoutError:
-            future.cancel()
-            raise TimeoutError(f"no answer within timeout={self._timeout} seconds") from None
+    async def _end(self) -> None:
+        await self._client.aclose()
+        calls = asyncio.all_tasks() - {asyncio.current_task()}  # of other threads, which have to be told
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _call(self, method: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
+        with self._calling:
+            if self._ended:
+                raise ConnectionError(CLOSED)
+            future = asyncio.run_coroutine_threadsafe(method(*args), self._loop)
+        return future.result()
