@@ -16,9 +16,6 @@ from nystream.version import __version__
 if TYPE_CHECKING:
     from nystream.serve.service import Front
 
-SHUTDOWN_SECONDS = 10  # for connections to end
-PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
-
 log = logging.getLogger(__name__)
 
 
@@ -46,6 +43,7 @@ def application(service: Front) -> Any:
 
     from nystream.serve.http import misdirected, misunderstood, refusal, routes
     from nystream.serve.protocol import RequestError
+    from nystream.serve.websocket import misdirected_socket
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -62,31 +60,20 @@ def application(service: Front) -> Any:
     app.add_exception_handler(HTTPException, misdirected)
     app.add_exception_handler(RequestValidationError, misunderstood)
     app.include_router(routes(service))
+    app.add_api_websocket_route("/{path:path}", misdirected_socket)  # the last: all others come first
     app.state.service = service
     return app
 
 
 def run(sessions: Sessions, settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM."""
-    uvicorn = require("a service", "uvicorn")
+    require("a service", "uvicorn")
     require("a service", "websockets")
     from nystream.serve.logs import log_to_stderr
+    from nystream.serve.server import Server, configured, listening, require_certificate
 
     log_to_stderr()
-    config = uvicorn.Config(
-        create_app(sessions, settings),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        ws="websockets-sansio",
-        ws_max_size=settings.max_frame_bytes,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,  # it takes more memory per connection than a stream
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        server_header=False,
-    )
-    uvicorn.Server(config).run()
+    require_certificate(settings)
+    with listening(settings) as address:  # before the store is opened, which may take long
+        app = create_app(sessions, settings)
+        Server(configured(app, settings), app.state.service).run([address])

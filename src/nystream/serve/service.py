@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nystream.live import Sessions
 from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
-from nystream.serve.batcher import Batcher, Requests
-from nystream.serve.engine import Engine
+from nystream.serve.batcher import Batcher, Kind, Requests
+from nystream.serve.engine import Engine, Reply
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity, migrate
 from nystream.serve.redis_store import SCHEMES, RedisStore
 from nystream.serve.settings import Settings
 from nystream.serve.sqlite_store import SqliteStore
 from nystream.serve.store import Kept, Store
+from nystream.serve.waiting import Waiting
 
 
 class Front:
@@ -30,11 +32,17 @@ class Front:
 
     def __init__(self, settings: Settings, tokens: Tokens, metrics: Metrics, batcher: Requests) -> None:
         self.settings, self.tokens, self.metrics, self.batcher = settings, tokens, metrics, batcher
-        self.rates = Rates(settings.max_rate)
+        self.rates, self.waiting = Rates(settings.max_rate), Waiting(settings.max_queue_bytes)
+        metrics.queue_bytes.set_function(lambda: self.waiting.bytes)
 
     def owner(self, headers: Mapping[str, str]) -> str:
         """Return whose streams a request may use; RequestError if it may not come in."""
         return self.tokens.owner(headers)
+
+    async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
+        """Return the replies to one request for each value; RequestError if they are not accepted, or come too fast."""
+        self.rates.take(owner, len(values), "records" if kind == "push" else "requests")
+        return await self.batcher.ask(kind, owner, *values)
 
 
 class Service(Front):
