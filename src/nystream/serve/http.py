@@ -160,6 +160,8 @@ def refusal(request: Request, error: RequestError, more: Message | None = None) 
     headers = {}
     if error.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
+    if error.code in ("too_large", "too_slow"):  # the rest of the body is not read
+        headers["Connection"] = "close"
     if "retry_after" in error.details:
         headers["Retry-After"] = str(max(1, round(error.details["retry_after"])))
     return reply(request, {"error": error.to_dict(), **(more or {})}, STATUS[error.code], headers)
