@@ -158,5 +158,5 @@ def _bare(hint: Any) -> tuple[Any, list[Any]]:
         hint, *more = typing.get_args(hint)
         extras += more
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (kind for kind in typing.get_args(hint) if kind is not type(None))
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))  # of several, the first is read
     return hint, extras
