@@ -131,7 +131,7 @@ def test_queued_bytes_are_bounded(http, make_app, monkeypatch):
     for thread in threads:
         thread.join(10)
     assert sorted(reply.status_code for reply in replies) == [200, 503, 503]
-    assert service.waiting.bytes == 0
+    assert service.in_flight.bytes == 0
 
 
 def test_a_connection_reads_no_more_than_a_frame_ahead(http, make_app, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_connection_reads_no_more_than_a_frame_ahead(http, make_app, monkeypat
 
     def slow(pushes):
         go.wait(10)
-        most.append(service.waiting.bytes)
+        most.append(service.in_flight.bytes)
         return push(pushes)
 
     monkeypatch.setattr(service.batcher._engine, "push", slow)
@@ -158,7 +158,7 @@ def test_a_connection_reads_no_more_than_a_frame_ahead(http, make_app, monkeypat
             frame = socket.receive_json()
             count += len(frame) if isinstance(frame, list) else 1
     assert 5_000 < max(most) <= 10_000
-    assert service.waiting.bytes == service.waiting.replies == 0
+    assert service.in_flight.bytes == service.in_flight.replies == 0
 
 
 def test_a_client_that_leaves_gives_back_its_bytes(http, make_app, monkeypatch):
@@ -174,8 +174,8 @@ def test_a_client_that_leaves_gives_back_its_bytes(http, make_app, monkeypatch):
     monkeypatch.setattr(service.batcher._engine, "push", slow)
     with client.websocket_connect("ws://localhost/v1/stream") as socket:
         socket.send_json([{"type": "push", "key": "k", "record": [1, 2]}] * 7)
-        while not service.waiting.bytes:
+        while not service.in_flight.bytes:
             time.sleep(0.01)
     go.set()
     assert client.get("/v1/streams/k").json()["next"] == 8
-    assert service.waiting.bytes == service.waiting.replies == 0
+    assert service.in_flight.bytes == service.in_flight.replies == 0

@@ -138,7 +138,7 @@ def test_a_client_that_reads_nothing_is_cut_off(serve, make_app):
     while server._server.server_state.connections:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert service.waiting.bytes == service.waiting.replies == 0
+    assert service.in_flight.bytes == service.in_flight.replies == 0
 
 
 def test_a_slow_client_is_told_why_it_is_closed(serve, make_app):

@@ -124,7 +124,7 @@ async def body(service: Front, request: Request) -> AsyncIterator[Message]:
             raise RequestError("bad_request", f"the body is a {type(message).__name__}, but must be an object")
         yield message
     finally:
-        service.waiting.remove(len(data))
+        service.in_flight.remove(len(data))
 
 
 async def _read(service: Front, request: Request, data: bytearray) -> None:
@@ -132,7 +132,7 @@ async def _read(service: Front, request: Request, data: bytearray) -> None:
     try:
         async with asyncio.timeout(seconds or None):
             async for chunk in request.stream():
-                service.waiting.add(len(chunk))
+                service.in_flight.add(len(chunk))
                 data += chunk
                 if len(data) > most:
                     raise RequestError("too_large", f"the body is larger than {most} bytes")

@@ -105,7 +105,7 @@ class Server(uvicorn.Server):
         await asyncio.to_thread(self._service.batcher.stop)
         with suppress(TimeoutError):
             async with asyncio.timeout(SHUTDOWN_SECONDS):
-                while self._service.waiting.replies and not self.force_exit:
+                while self._service.in_flight.replies and not self.force_exit:
                     await asyncio.sleep(0.01)
         await super().shutdown(sockets)
 

@@ -11,13 +11,13 @@ from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
 from nystream.serve.batcher import Batcher, Kind, Requests
 from nystream.serve.engine import Engine, Reply
+from nystream.serve.in_flight import InFlight
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity, migrate
 from nystream.serve.redis_store import SCHEMES, RedisStore
 from nystream.serve.settings import Settings
 from nystream.serve.sqlite_store import SqliteStore
 from nystream.serve.store import Kept, Store
-from nystream.serve.waiting import Waiting
 
 
 class Front:
@@ -32,8 +32,8 @@ class Front:
 
     def __init__(self, settings: Settings, tokens: Tokens, metrics: Metrics, batcher: Requests) -> None:
         self.settings, self.tokens, self.metrics, self.batcher = settings, tokens, metrics, batcher
-        self.rates, self.waiting = Rates(settings.max_rate), Waiting(settings.max_queue_bytes)
-        metrics.queue_bytes.set_function(lambda: self.waiting.bytes)
+        self.rates, self.in_flight = Rates(settings.max_rate), InFlight(settings.max_queue_bytes)
+        metrics.queue_bytes.set_function(lambda: self.in_flight.bytes)
 
     def owner(self, headers: Mapping[str, str]) -> str:
         """Return whose streams a request may use; RequestError if it may not come in."""

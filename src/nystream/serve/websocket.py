@@ -67,7 +67,7 @@ class Connection:
     def __init__(self, socket: WebSocket, owner: str, service: Front, encoding: Encoding | None = None) -> None:
         self._socket, self._owner, self._batcher = socket, owner, service.batcher
         self._settings, self._rates, self._metrics = service.settings, service.rates, service.metrics
-        self._waiting = service.waiting
+        self._all_in_flight = service.in_flight
         self._encoding = encoding
         self._replies: deque[Message] = deque()
         self._in_flight = 0  # messages whose replies are not sent yet: bounds the replies that wait
@@ -86,7 +86,7 @@ class Connection:
                     log.error("a connection failed", exc_info=error)
         finally:
             self._metrics.connections.dec()
-            self._waiting.replies -= self._in_flight
+            self._all_in_flight.replies -= self._in_flight
             reader.cancel()
             writer.cancel()
 
@@ -121,14 +121,14 @@ class Connection:
         size = size // len(requests) * len(requests)  # what the replies give back
         try:
             self._rates.take(self._owner, len(requests), "records" if message["type"] == "push" else "requests")
-            self._waiting.add(size)
+            self._all_in_flight.add(size)
         except RequestError as error:
             self._refuse(error, message)
             return
         try:
             self._batcher.submit(requests)
         except RequestError as error:
-            self._waiting.remove(size)
+            self._all_in_flight.remove(size)
             self._refuse(error, message)
         else:
             self._bytes += size
@@ -185,11 +185,11 @@ class Connection:
 
     def _give_back(self, size: int) -> None:
         self._bytes -= size
-        self._waiting.remove(size)
+        self._all_in_flight.remove(size)
 
     def _count(self, messages: int) -> None:
         self._in_flight += messages
-        self._waiting.replies += messages
+        self._all_in_flight.replies += messages
 
     def _queue_error(self, error: RequestError, about: Message) -> None:
         self._metrics.refuse(error)

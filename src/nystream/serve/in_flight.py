@@ -1,11 +1,11 @@
-"""What waits in a service, over all connections."""
+"""What is in flight in a service, over all connections."""
 
 from __future__ import annotations
 
 from nystream.serve.protocol import RequestError
 
 
-class Waiting:
+class InFlight:
     """Bytes of requests without a reply, which are bounded, and replies that are not sent yet.
 
     Args:
