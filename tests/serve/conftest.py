@@ -1,5 +1,6 @@
 """Small services for the tests: in this process, or as a real server on a free loopback port."""
 
+import dataclasses
 import os
 import shutil
 import socket
@@ -114,23 +115,25 @@ def redis_url():
 
 
 class Server:
-    """uvicorn in a thread."""
+    """The server of `nystream serve` in a thread."""
 
-    def __init__(self, app, port=0, max_frame_bytes=1 << 20):
-        import uvicorn
+    def __init__(self, app, port=0):
+        from nystream.serve import server
 
         self.app = app
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = port or free.getsockname()[1]
-        self._server = uvicorn.Server(
-            uvicorn.Config(app, port=self.port, log_config=None, ws="websockets-sansio", ws_max_size=max_frame_bytes)
-        )
-        self._thread = threading.Thread(target=self._server.run)
+        settings = dataclasses.replace(app.state.service.settings, port=port)
+        address = server.listening(settings)
+        self.port = address.getsockname()[1]
+        self._server = server.Server(server.configured(app, settings), app.state.service)
+        self._thread = threading.Thread(target=self._server.run, args=[[address]])
         self._thread.start()
         while not self._server.started:
             time.sleep(0.01)
             assert self._thread.is_alive()
+
+    def limit_frames(self, most):
+        """Accept smaller frames than the service says, as a proxy might."""
+        self._server.config.ws_max_size = most
 
     @property
     def url(self):

@@ -1,6 +1,7 @@
 """Who may come in, whose streams are whose, and how much is too much."""
 
 import pytest
+from starlette.websockets import WebSocketDisconnect
 
 from nystream.serve.auth import Rates, Tokens
 from nystream.serve.protocol import RequestError
@@ -55,6 +56,17 @@ def test_the_environment_has_tokens_too(monkeypatch):
     assert tokens.owner({"authorization": f"bearer {ALICE}"}) == "name:alice"
 
 
+def test_spaces_and_byte_order_marks_are_no_part_of_a_token(tmp_path):
+    path = tmp_path / "tokens"
+    path.write_text(f"alice : {ALICE} \nalice:{ALICE}\n", "utf-8-sig")
+    assert Tokens.of(Settings(tokens_file=path)).owner(bearer(ALICE)) == "name:alice"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2:8000", "localhost", "[::1]:80", "LOCALHOST:1"])
+def test_any_loopback_name_will_do(host):
+    assert Tokens().owner({"host": host}) == ""
+
+
 def test_other_machines_need_tokens(tmp_path):
     for host in ("127.0.0.1", "::1", "localhost", "127.5.5.5"):
         Tokens.of(Settings(host=host))
@@ -64,6 +76,8 @@ def test_other_machines_need_tokens(tmp_path):
     (tmp_path / "none").write_text("# none\n")
     with pytest.raises(ValueError, match="has no token"):
         Tokens.of(Settings(tokens_file=tmp_path / "none"))
+    with pytest.raises(ValueError, match="line 2: the token has another name"):
+        Tokens(f"alice:{ALICE}\nbob:{ALICE}\n")
     with pytest.raises(ValueError, match="line 2: a token must have at least 16 ASCII characters"):
         Tokens(f"{ALICE}\nshort\n")
 
@@ -98,6 +112,35 @@ def test_too_fast_is_429(http):
     assert client.get("/v1/streams/k").json()["next"] == 4
 
 
+def test_other_requests_are_limited_too(http):
+    client = http(max_rate=3)
+    statuses = [client.post("/v1/streams", json={"key": "k"}).status_code for _ in range(5)]
+    assert statuses == [201, 200, 200, 429, 429]
+    assert client.get("/v1/streams").status_code == 429
+    assert client.delete("/v1/streams/k").status_code == 429
+    with client.websocket_connect("ws://localhost/v1/stream") as socket:
+        socket.send_json({"type": "open", "key": "k"})
+        assert socket.receive_json()["code"] == "rate_limited"
+    assert client.post("/v1/streams/k/records", json={"records": [[1, 2]] * 3}).status_code == 200  # of their own
+
+
+def test_refusals_are_counted(http, tokens_file):
+    client = http(tokens_file=tokens_file, max_rate=1)
+    assert client.get("/v1/streams").status_code == 401
+    headers = bearer(ALICE)
+    client.post("/v1/streams", json={"key": "k"}, headers=headers)
+    with pytest.raises(WebSocketDisconnect):
+        client.websocket_connect("ws://localhost/v1/stream", headers=bearer("x")).__enter__()
+    for _ in range(2):
+        client.post("/v1/streams/k/records", json={"record": [1, 2], "number": 5}, headers=headers)
+    with client.websocket_connect("ws://localhost/v1/stream", headers=bearer(BOB)) as socket:
+        socket.send_json({"type": "push", "key": "k", "record": [1, 2]})
+        assert socket.receive_json()["code"] == "unknown_stream"
+    text = client.get("/metrics", headers=headers).text
+    for code, count in (("unauthorized", 2), ("gap", 1), ("rate_limited", 1), ("unknown_stream", 1)):
+        assert f'nystream_refused_total{{code="{code}"}} {count}.0' in text
+
+
 def test_too_many_streams_are_429(http):
     client = http(max_streams_per_token=2)
     statuses = [client.post("/v1/streams", json={"key": key}).status_code for key in "abab"]
@@ -114,6 +157,7 @@ def test_too_many_streams_are_429(http):
         ({"max_wait_ms": -1}, "max_wait_ms=-1 must be a number of at least 0"),
         ({"port": 70000}, "port=70000 must be from 0 to 65535"),
         ({"durability": "much"}, "durability='much' must be one of none, snapshot, log"),
+        ({"max_queue_bytes": 5}, "max_queue_bytes=5 must be at least max_frame_bytes=1048576"),
         ({"tls_cert": "cert.pem"}, "tls_cert and tls_key belong together"),
     ],
 )

@@ -95,6 +95,7 @@ def test_a_record_that_is_larger_than_a_frame_is_refused(serve):
 def test_a_frame_that_is_too_large_on_the_way_is_an_error(serve):
     """Something between client and service, here the server, accepts less than the service says."""
     server = serve(max_frame_bytes=4 << 20)
+    server.limit_frames(1 << 20)
     with ns.Client(server.url, timeout=10) as client:
         client.open("k")
         with pytest.raises(ConnectionError, match="1009"):

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nystream.serve.protocol import STATUS, RequestError, decode, encode, loggable, messages, pack, unpack
+from nystream.serve.protocol import (
+    STATUS,
+    RequestError,
+    checked_message,
+    decode,
+    encode,
+    loggable,
+    messages,
+    pack,
+    unpack,
+)
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 VALUES = st.recursive(
@@ -35,7 +45,7 @@ def test_values_come_back(value):
 def test_any_bytes_are_messages_or_a_refusal(data, encoding):
     found = refused = None
     try:
-        found = messages(data, encoding)
+        found = [checked_message(message) for message in messages(data, encoding)]
     except RequestError as error:
         refused = error.code
     assert refused == "bad_request" or all(isinstance(message["type"], str) for message in found)

@@ -100,3 +100,82 @@ def test_a_large_frame_closes_the_connection(serve):
             return closed.value.rcvd.code
 
     assert asyncio.run(work()) == 1009
+
+
+def test_queued_bytes_are_bounded(http, make_app, monkeypatch):
+    app = make_app(max_frame_bytes=10_000, max_queue_bytes=15_000)
+    client, service = http(app), app.state.service
+    client.post("/v1/streams", json={"key": "k"})
+    go, push = threading.Event(), service.batcher._engine.push
+
+    def slow(pushes):
+        go.wait(10)
+        return push(pushes)
+
+    monkeypatch.setattr(service.batcher._engine, "push", slow)
+    body, replies = {"record": {"a": 1, "b": 2, "more": "x" * 8000}}, []
+
+    def send():
+        replies.append(client.post("/v1/streams/k/records", json=body))
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.1)
+    with client.websocket_connect("ws://localhost/v1/stream") as socket:
+        socket.send_json({"type": "push", "key": "k", "number": 7, **body})
+        refused = socket.receive_json()
+    assert (refused["code"], refused["key"], refused["number"]) == ("overloaded", "k", 7)
+    assert "\nnystream_queue_bytes 80" in client.get("/metrics").text
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert sorted(reply.status_code for reply in replies) == [200, 503, 503]
+    assert service.in_flight.bytes == 0
+
+
+def test_a_connection_reads_no_more_than_a_frame_ahead(http, make_app, monkeypatch):
+    """However many records may be in flight."""
+    app = make_app(max_frame_bytes=10_000)
+    client, service = http(app), app.state.service
+    go, push, most = threading.Event(), service.batcher._engine.push, []
+
+    def slow(pushes):
+        go.wait(10)
+        most.append(service.in_flight.bytes)
+        return push(pushes)
+
+    monkeypatch.setattr(service.batcher._engine, "push", slow)
+    with client.websocket_connect("ws://localhost/v1/stream") as socket:
+        socket.send_json({"type": "open", "key": "k"})
+        socket.receive_json()
+        for _ in range(8):
+            socket.send_json([{"type": "push", "key": "k", "record": {"a": 1, "b": 2, "more": "x" * 1000}}] * 6)
+        time.sleep(0.3)
+        go.set()
+        count = 0
+        while count < 48:
+            frame = socket.receive_json()
+            count += len(frame) if isinstance(frame, list) else 1
+    assert 5_000 < max(most) <= 10_000
+    assert service.in_flight.bytes == service.in_flight.replies == 0
+
+
+def test_a_client_that_leaves_gives_back_its_bytes(http, make_app, monkeypatch):
+    app = make_app()
+    client, service = http(app), app.state.service
+    client.post("/v1/streams", json={"key": "k"})
+    go, push = threading.Event(), service.batcher._engine.push
+
+    def slow(pushes):
+        go.wait(10)
+        return push(pushes)
+
+    monkeypatch.setattr(service.batcher._engine, "push", slow)
+    with client.websocket_connect("ws://localhost/v1/stream") as socket:
+        socket.send_json([{"type": "push", "key": "k", "record": [1, 2]}] * 7)
+        while not service.in_flight.bytes:
+            time.sleep(0.01)
+    go.set()
+    assert client.get("/v1/streams/k").json()["next"] == 8
+    assert service.in_flight.bytes == service.in_flight.replies == 0

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from nystream.serve.protocol import pack, unpack
@@ -75,13 +76,61 @@ def test_bad_messages_are_refused_and_the_connection_stays(http, message):
         assert frames(socket, 1)[0]["next"] == 1
 
 
+def nested(depth):
+    record = 1
+    for _ in range(depth):
+        record = [record]
+    return record
+
+
+def test_a_bad_message_is_refused_without_its_neighbours(http):
+    with http().websocket_connect(URL) as socket:
+        socket.send_json([{"type": "open", "key": key} for key in "ab"])
+        frames(socket, 2)
+        socket.send_json(
+            [
+                {"type": "push", "key": "a", "number": 1, "record": [1, 2]},
+                {"type": "push", "key": "b", "number": 1, "record": nested(40)},
+                7,
+                {"type": "push", "key": "a", "number": 2, "record": [1, 2]},
+                {"key": "b", "number": 2},
+            ]
+        )
+        found = frames(socket, 5)
+        answered = [(reply["key"], reply["number"]) for reply in found if reply["type"] == "answer"]
+        assert answered == [("a", 1), ("a", 2)]
+        refused = [(reply["code"], reply.get("key"), reply.get("number")) for reply in found if "code" in reply]
+        assert refused == [("bad_request", "b", 1), ("bad_request", None, None), ("bad_request", "b", 2)]
+        # The frame is no part of the depth: alone or with others, a record may be as deep.
+        socket.send_json({"type": "push", "key": "a", "number": 3, "record": nested(31)})
+        socket.send_json([{"type": "push", "key": "a", "number": 4, "record": nested(31)}])
+        assert [reply["type"] for reply in frames(socket, 2)] == ["answer", "answer"]
+
+
+def test_replies_have_the_form_of_the_subprotocol_that_was_chosen(http):
+    with http().websocket_connect(URL, subprotocols=["other", "nystream.v1.json", "nystream.v1.msgpack"]) as socket:
+        assert socket.accepted_subprotocol == "nystream.v1.json"
+        socket.send_bytes(pack({"type": "open", "key": "k"}))
+        assert socket.receive_json()["next"] == 1
+
+
+def test_a_path_that_there_is_not(http):
+    with pytest.raises(WebSocketDenialResponse) as denied:
+        http().websocket_connect("ws://localhost/v2/stream").__enter__()
+    assert denied.value.status_code == 404
+    assert "/v1/stream" in denied.value.text
+
+
 def test_pages_of_other_sites_are_refused(http):
     client = http()
     with pytest.raises(WebSocketDisconnect):
         client.websocket_connect(URL, headers={"origin": "http://evil.example"}).__enter__()
     with client.websocket_connect(URL, headers={"origin": "http://localhost", "host": "localhost"}):
         pass
-    assert client.get("/v1/streams", headers={"origin": "http://evil.example"}).status_code == 403
+    for origin in ("http://evil.example", "http://[::1", "http://["):
+        assert client.get("/v1/streams", headers={"origin": origin}).status_code == 403
+    with pytest.raises(WebSocketDisconnect):
+        client.websocket_connect(URL, headers={"origin": "http://["}).__enter__()
     assert client.get("/v1/streams", headers={"host": "evil.example"}).status_code == 403
 
 

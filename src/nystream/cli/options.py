@@ -152,11 +152,11 @@ def _option(field: dataclasses.Field[Any], kind: Any, extras: list[Any]) -> Opti
 
 
 def _bare(hint: Any) -> tuple[Any, list[Any]]:
-    """A type without its annotations and without None, the first of several; and those annotations."""
+    """A type without its annotations and without None, and those annotations."""
     extras: list[Any] = []
     while typing.get_origin(hint) is typing.Annotated:
         hint, *more = typing.get_args(hint)
         extras += more
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))  # of several, the first is read
     return hint, extras

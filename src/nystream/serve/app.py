@@ -16,9 +16,6 @@ from nystream.version import __version__
 if TYPE_CHECKING:
     from nystream.serve.service import Front
 
-SHUTDOWN_SECONDS = 10  # for connections to end
-PING_SECONDS = 20.0  # a client that does not answer a ping for as long is gone
-
 DESCRIPTION = (
     "Live streams of one model. OpenAPI describes requests only; there are two WebSockets, too: /v1/stream, over which "
     "many streams are opened and pushed to, and /v1/live, the feed of the page at /. Their messages are those of "
@@ -66,6 +63,7 @@ def application(service: Front, sessions: Sessions, name: str) -> Any:
     from nystream.serve.protocol import RequestError
     from nystream.serve.status import Status
     from nystream.serve.summaries import Truths
+    from nystream.serve.websocket import misdirected_socket
 
     settings, status = service.settings, Status(sessions, service, name)
 
@@ -99,6 +97,7 @@ def application(service: Front, sessions: Sessions, name: str) -> Any:
         page_routes(service),
     ):
         app.include_router(router)
+    app.add_api_websocket_route("/{path:path}", misdirected_socket)  # the last: all others come first
     if settings.origins:  # the browser asks whether their pages may read replies
         allowed = {"allow_methods": ["DELETE", "GET", "POST"], "allow_headers": ["Authorization", "Content-Type"]}
         app.add_middleware(CORSMiddleware, allow_origins=settings.origins, **allowed)
@@ -108,25 +107,13 @@ def application(service: Front, sessions: Sessions, name: str) -> Any:
 
 def run(sessions: Sessions, settings: Settings, *, name: str = "") -> None:
     """Serve until SIGINT or SIGTERM; `name` is that of the model."""
-    uvicorn = require("a service", "uvicorn")
+    require("a service", "uvicorn")
     require("a service", "websockets")
     from nystream.serve.logs import log_to_stderr
+    from nystream.serve.server import Server, configured, listening, require_certificate
 
     log_to_stderr()
-    config = uvicorn.Config(
-        create_app(sessions, settings, name=name),
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        ws="websockets-sansio",
-        ws_max_size=settings.max_frame_bytes,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,  # it takes more memory per connection than a stream
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        server_header=False,
-    )
-    uvicorn.Server(config).run()
+    require_certificate(settings)
+    with listening(settings) as address:  # before the store is opened, which may take long
+        app = create_app(sessions, settings, name=name)
+        Server(configured(app, settings), app.state.service).run([address])

@@ -36,7 +36,7 @@ class Tokens:
         self._origins = frozenset(origins)
         self._owners: dict[bytes, str] = {}  # by the hash of the token: hashes have the same length
         for number, line in enumerate(lines.splitlines(), 1):
-            name, colon, token = line.strip().rpartition(":")
+            name, colon, token = (part.strip() for part in line.rpartition(":"))
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             if len(token) < MIN_TOKEN or not token.isascii() or " " in token:
@@ -45,13 +45,17 @@ class Tokens:
                     f"python -c 'import secrets; print(secrets.token_urlsafe())' makes one"
                 )
             digest = hashlib.sha256(token.encode()).digest()
-            self._owners[digest] = f"name:{name.strip()}" if colon else f"token:{digest.hex()[:32]}"
+            owner = f"name:{name}" if colon else f"token:{digest.hex()[:32]}"
+            if self._owners.setdefault(digest, owner) != owner:
+                raise ValueError(
+                    f"{source}, line {number}: the token has another name on a line before; one is allowed"
+                )
 
     @classmethod
     def of(cls, settings: Settings) -> Tokens:
         """Read the tokens of a service; raise if it needs some and has none."""
         if settings.tokens_file is not None:
-            lines = settings.tokens_file.read_text("utf-8")
+            lines = settings.tokens_file.read_text("utf-8-sig")
             tokens = cls(lines, str(settings.tokens_file), settings.origins)
             if not tokens:
                 raise ValueError(f"tokens_file={settings.tokens_file} has no token")
@@ -95,25 +99,25 @@ class Tokens:
 
 
 class Rates:
-    """A token bucket for each owner: `rate` records a second, and as many at once."""
+    """Token buckets of each owner: `rate` records a second, and as many other requests; as many of each at once."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
-        self._buckets: dict[str, tuple[float, float]] = {}  # owner -> records left, and when
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}  # owner, what -> how many are left, and when
 
-    def take(self, owner: str, records: int) -> None:
-        """Count records; RequestError if they come too fast."""
+    def take(self, owner: str, count: int, what: str = "records") -> None:
+        """Count records, or other requests; RequestError if they come too fast."""
         if not self._rate:
             return
         now, most = time.monotonic(), max(self._rate, 1.0)
-        left, when = self._buckets.get(owner, (most, now))
+        left, when = self._buckets.get((owner, what), (most, now))
         left = min(most, left + (now - when) * self._rate)
-        needed = min(float(records), most)  # a push of more than a second's records passes when the bucket is full
-        self._buckets[owner] = left - records * (left >= needed), now
+        needed = min(float(count), most)  # a push of more than a second's records passes when the bucket is full
+        self._buckets[owner, what] = left - count * (left >= needed), now
         if left < needed:
             wait = (needed - left) / self._rate
             raise RequestError(
-                "rate_limited", f"more than {self._rate:g} records a second; wait {wait:.3f} s", retry_after=wait
+                "rate_limited", f"more than {self._rate:g} {what} a second; wait {wait:.3f} s", retry_after=wait
             )
 
 

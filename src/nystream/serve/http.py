@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request, Response, WebSocket
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from nystream.serve import schemas
 from nystream.serve.protocol import (
@@ -26,7 +29,7 @@ from nystream.serve.websocket import Connection, accepted
 MSGPACK = "application/msgpack"
 MAX_LISTED = 1000
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.Refusal} for status in (400, 401, 403, 404, 409, 413, 429, 503)
+    status: {"model": schemas.Refusal} for status in (400, 401, 403, 404, 408, 409, 413, 429, 503)
 }
 
 
@@ -42,8 +45,9 @@ def routes(service: Front) -> APIRouter:
         summary="Open a stream, or resume it",
     )
     async def open_stream(request: Request) -> Response:
-        owner, message = service.owner(request.headers), await body(service, request)
-        (opened,) = checked(await service.batcher.ask("open", owner, checked_key(message.get("key"))))
+        owner = service.owner(request.headers)
+        async with body(service, request) as message:
+            (opened,) = checked(await service.ask("open", owner, checked_key(message.get("key"))))
         return reply(request, opened, 201 if opened["new"] else 200)
 
     @router.get("/v1/streams", response_model=schemas.Streams, summary="List streams")
@@ -53,7 +57,7 @@ def routes(service: Front) -> APIRouter:
             raise RequestError("bad_request", f"limit={limit} must be from 1 to {MAX_LISTED}")
         if after:
             checked_key(after)
-        (listed,) = checked(await service.batcher.ask("list", owner, (after, limit)))
+        (listed,) = checked(await service.ask("list", owner, (after, limit)))
         return reply(request, listed)
 
     @router.post(
@@ -63,13 +67,13 @@ def routes(service: Front) -> APIRouter:
         summary="Push records",
     )
     async def push_records(request: Request, key: str) -> Response:
-        owner, message = service.owner(request.headers), await body(service, request)
-        found = pushes(checked_key(key), message)
-        if len(found) > service.settings.max_in_flight:
-            most = service.settings.max_in_flight
-            raise RequestError("too_large", f"{len(found)} records in one request, but at most {most} may be")
-        service.rates.take(owner, len(found))
-        replies = await service.batcher.ask("push", owner, *found)
+        owner = service.owner(request.headers)
+        async with body(service, request) as message:
+            found = pushes(checked_key(key), message)
+            if len(found) > service.settings.max_in_flight:
+                most = service.settings.max_in_flight
+                raise RequestError("too_large", f"{len(found)} records in one request, but at most {most} may be")
+            replies = await service.ask("push", owner, *found)
         results = [answer for answer in replies if not isinstance(answer, RequestError)]
         for answer in replies:
             if isinstance(answer, RequestError):  # what was taken in before it is stored, and not sent again
@@ -78,12 +82,12 @@ def routes(service: Front) -> APIRouter:
 
     @router.get("/v1/streams/{key:path}", response_model=schemas.Stream, summary="Describe a stream")
     async def describe_stream(request: Request, key: str) -> Response:
-        (described,) = checked(await service.batcher.ask("find", service.owner(request.headers), checked_key(key)))
+        (described,) = checked(await service.ask("find", service.owner(request.headers), checked_key(key)))
         return reply(request, described)
 
     @router.delete("/v1/streams/{key:path}", status_code=204, summary="End and delete a stream")
     async def close_stream(request: Request, key: str) -> Response:
-        checked(await service.batcher.ask("close", service.owner(request.headers), checked_key(key)))
+        checked(await service.ask("close", service.owner(request.headers), checked_key(key)))
         return Response(status_code=204)
 
     @router.websocket("/v1/stream")
@@ -109,17 +113,33 @@ def routes(service: Front) -> APIRouter:
     return router
 
 
-async def body(service: Front, request: Request) -> Message:
-    """Read a body, which must be an object, without reading more than is allowed."""
-    data, most = bytearray(), service.settings.max_frame_bytes
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > most:
-            raise RequestError("too_large", f"the body is larger than {most} bytes")
-    message = decode(bytes(data), encoding_of(request.headers.get("content-type", "")))
-    if not isinstance(message, dict):
-        raise RequestError("bad_request", f"the body is a {type(message).__name__}, but must be an object")
-    return message
+@asynccontextmanager
+async def body(service: Front, request: Request) -> AsyncIterator[Message]:
+    """Read a body, which must be an object, without reading more than is allowed; its bytes count within the block."""
+    data = bytearray()
+    try:
+        await _read(service, request, data)
+        message = decode(bytes(data), encoding_of(request.headers.get("content-type", "")))
+        if not isinstance(message, dict):
+            raise RequestError("bad_request", f"the body is a {type(message).__name__}, but must be an object")
+        yield message
+    finally:
+        service.in_flight.remove(len(data))
+
+
+async def _read(service: Front, request: Request, data: bytearray) -> None:
+    most, seconds = service.settings.max_frame_bytes, service.settings.receive_seconds
+    try:
+        async with asyncio.timeout(seconds or None):
+            async for chunk in request.stream():
+                service.in_flight.add(len(chunk))
+                data += chunk
+                if len(data) > most:
+                    raise RequestError("too_large", f"the body is larger than {most} bytes")
+    except TimeoutError:
+        raise RequestError("too_slow", f"the body did not arrive within {seconds:g} s") from None
+    except ClientDisconnect:
+        raise RequestError("bad_request", "the client left within the body") from None
 
 
 def encoding_of(media_type: str) -> Encoding:
@@ -137,9 +157,12 @@ def reply(request: Request, message: Message, status: int = 200, headers: Mappin
 
 def refusal(request: Request, error: RequestError, more: Message | None = None) -> Response:
     """Return the response to a request that is refused."""
+    request.app.state.service.metrics.refuse(error)
     headers = {}
     if error.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
+    if error.code in ("too_large", "too_slow"):  # the rest of the body is not read
+        headers["Connection"] = "close"
     if "retry_after" in error.details:
         headers["Retry-After"] = str(max(1, round(error.details["retry_after"])))
     return reply(request, {"error": error.to_dict(), **(more or {})}, STATUS[error.code], headers)

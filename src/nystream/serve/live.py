@@ -16,7 +16,16 @@ from fastapi import APIRouter, WebSocket
 from nystream.serve.batcher import Request
 from nystream.serve.engine import Reply
 from nystream.serve.looking import MAX_KEPT, Look
-from nystream.serve.protocol import MAX_KEY, Message, RequestError, checked_key, encode, messages, unpack
+from nystream.serve.protocol import (
+    MAX_KEY,
+    Message,
+    RequestError,
+    checked_key,
+    checked_message,
+    encode,
+    messages,
+    unpack,
+)
 from nystream.serve.service import Front
 from nystream.serve.status import Status
 from nystream.serve.summaries import Truths, brief
@@ -123,7 +132,7 @@ class Viewer:
                 if frame.get("text") is None:
                     raise RequestError("bad_request", "frames of the live feed must be JSON text")
                 for message in messages(frame["text"], "json"):
-                    self._watch(message)
+                    self._watch(checked_message(message))
             except RequestError as error:
                 self._waiting.append({"type": "error", **error.to_dict()})
 

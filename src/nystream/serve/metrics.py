@@ -44,19 +44,23 @@ class Metrics:
         self.replayed = counter("replayed", "Records that were replayed from the log")
         self.streams = gauge("streams_in_memory", "Streams in memory")
         self.queue = gauge("queue_records", "Requests that wait")
+        self.queue_bytes = gauge("queue_bytes", "Bytes of requests without a reply")
         self.connections = gauge("connections", "Open WebSockets")
         self.latency_seconds = histogram("latency_seconds", "From the arrival of a record to its answer", SECONDS)
         self.commit_seconds = histogram("commit_seconds", "Duration of a commit to the log", SECONDS)
         self.batch_records = histogram("batch_records", "Records that ran together", SIZES)
 
     def count(self, replies: Sequence[tuple[Request, Reply]]) -> None:
-        """Count replies that are about to be delivered."""
+        """Note how long the records took whose replies are about to be delivered."""
         now = time.perf_counter()
-        for request, reply in replies:
+        for request, _ in replies:
             if request.kind == "push":
                 self.latency_seconds.observe(now - request.arrived)
-            if isinstance(reply, RequestError) and reply.code != "store_failed":  # counted where it failed
-                self.refused.labels(reply.code).inc()
+
+    def refuse(self, error: RequestError) -> None:
+        """Count a refusal that is about to be sent."""
+        if error.code != "store_failed":  # counted where it failed
+            self.refused.labels(error.code).inc()
 
     def text(self) -> bytes:
         """Return all values in Prometheus's text format."""

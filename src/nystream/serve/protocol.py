@@ -28,6 +28,7 @@ STATUS = {
     "not_found": 404,
     "unknown_stream": 404,
     "not_allowed": 405,
+    "too_slow": 408,
     "too_old": 409,
     "gap": 409,
     "too_large": 413,
@@ -74,20 +75,23 @@ class Push(NamedTuple):
 
 
 def decode(data: str | bytes, encoding: Encoding) -> Any:
-    """Return the values of a frame or a body; RequestError if it cannot be read."""
+    """Return the values of a body; RequestError if it cannot be read."""
+    value = _parsed(data, encoding)
+    _require_shallow(value, MAX_DEPTH)
+    return value
+
+
+def _parsed(data: str | bytes, encoding: Encoding) -> Any:
     try:
         if encoding == "json":
-            value = json.loads(data)
-        else:
-            msgpack = require("msgpack frames", "msgpack")
-            value = msgpack.unpackb(data, timestamp=3, ext_hook=_no_extension, unicode_errors="surrogatepass")
+            return json.loads(data)
+        msgpack = require("msgpack frames", "msgpack")
+        return msgpack.unpackb(data, timestamp=3, ext_hook=_no_extension, unicode_errors="surrogatepass")
     except (RecursionError, ValueError, TypeError, OverflowError, UnicodeError) as error:
         # msgpack's own exceptions are ValueErrors too; messages may quote the data, so they are cut.
         raise RequestError("bad_request", f"not valid {encoding}: {error!s:.100}") from None
     except Exception as error:
         raise RequestError("bad_request", f"not valid {encoding}: {type(error).__name__}") from None
-    _require_shallow(value, MAX_DEPTH)
-    return value
 
 
 def encode(value: Any, encoding: Encoding) -> str | bytes:
@@ -120,14 +124,18 @@ def unpack(packed: bytes) -> Any:
     return msgpack.unpackb(packed, timestamp=3, strict_map_key=False, unicode_errors="surrogatepass")
 
 
-def messages(data: str | bytes, encoding: Encoding) -> list[Message]:
-    """Return the messages of a frame."""
-    value = decode(data, encoding)
-    frame = value if isinstance(value, list) else [value]
-    for message in frame:
-        if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-            raise RequestError("bad_request", 'a message must be an object with a "type", such as "push"')
-    return frame
+def messages(data: str | bytes, encoding: Encoding) -> list[Any]:
+    """Return the messages of a frame. Each is checked on its own, so that it is refused without the others."""
+    value = _parsed(data, encoding)
+    return value if isinstance(value, list) else [value]
+
+
+def checked_message(value: Any) -> Message:
+    """Return a message of a frame if it can be one."""
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise RequestError("bad_request", 'a message must be an object with a "type", such as "push"')
+    _require_shallow(value, MAX_DEPTH)
+    return value
 
 
 def pushes(key: str, message: Message) -> list[Push]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nystream.live import Sessions
 from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
-from nystream.serve.batcher import Batcher, Requests
-from nystream.serve.engine import Engine
+from nystream.serve.batcher import Batcher, Kind, Requests
+from nystream.serve.engine import Engine, Reply
 from nystream.serve.folder_store import FolderStore
+from nystream.serve.in_flight import InFlight
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity, migrate
 from nystream.serve.redis_store import SCHEMES, RedisStore
@@ -34,11 +36,17 @@ class Front:
 
     def __init__(self, settings: Settings, tokens: Tokens, metrics: Metrics, batcher: Requests) -> None:
         self.settings, self.tokens, self.metrics, self.batcher = settings, tokens, metrics, batcher
-        self.rates = Rates(settings.max_rate)
+        self.rates, self.in_flight = Rates(settings.max_rate), InFlight(settings.max_queue_bytes)
+        metrics.queue_bytes.set_function(lambda: self.in_flight.bytes)
 
     def owner(self, headers: Mapping[str, str]) -> str:
         """Return whose streams a request may use; RequestError if it may not come in."""
         return self.tokens.owner(headers)
+
+    async def ask(self, kind: Kind, owner: str, *values: Any) -> list[Reply]:
+        """Return the replies to one request for each value; RequestError if they are not accepted, or come too fast."""
+        self.rates.take(owner, len(values), "records" if kind == "push" else "requests")
+        return await self.batcher.ask(kind, owner, *values)
 
     def memory_bytes(self) -> int | None:
         """Return the memory that the service takes, if that is known."""

@@ -18,7 +18,7 @@ TOKENS_VARIABLE = "NYSTREAM_TOKENS"  # environment variable with tokens, as the 
 ORIGIN = re.compile(r"https?://[^/?#\s,]+")
 POSITIVE = (
     *("max_batch", "max_queue", "max_in_flight", "max_streams", "max_streams_per_token", "max_frame_bytes"),
-    *("keep_answers", "snapshot_every"),
+    *("max_queue_bytes", "max_connections", "keep_answers", "snapshot_every"),
 )
 
 
@@ -42,17 +42,27 @@ class Settings:
     max_wait_ms: float = option(2.0, "Milliseconds that a record may wait for others to run together with.")
     max_batch: int = option(256, "The most records that run together.")
     max_queue: int = option(8192, "The most records that may wait; more are refused with 503.")
+    max_queue_bytes: int = option(
+        1 << 26,
+        "The most bytes that requests without an answer may have, of all connections; more are refused with 503.",
+    )
     max_in_flight: int = option(
         1024, "The most records of one connection without an answer that was sent; until then no more are read."
     )
+    max_connections: int = option(4096, "The most connections at a time; others are closed at once.")
     max_streams: int = option(
         10_000, "The most streams in memory. Idle ones make room for others, and return when they are pushed to."
     )
     max_streams_per_token: int = option(100_000, "The most streams that one token may own.")
-    max_rate: float = option(0.0, "The most records a second per token; 0 for no limit.", "NUMBER", "no limit")
+    max_rate: float = option(
+        0.0, "The most records a second per token, and as many other requests; 0 for no limit.", "NUMBER", "no limit"
+    )
     max_frame_bytes: int = option(1 << 20, "The largest WebSocket frame or HTTP body, in bytes.")
     idle_seconds: float = option(600.0, "Streams without a record for this long are removed from memory.")
     send_seconds: float = option(10.0, "A connection that takes no answer for this long is closed.")
+    receive_seconds: float = option(
+        20.0, "A connection that sends no whole HTTP request for this long is closed; 0 for no limit."
+    )
     keep_answers: int = option(64, "Answers kept per stream, for records that are sent again.")
     snapshot_every: int | None = option(
         None, "Records between two snapshots of a stream.", "N", "as many as take the space of a snapshot"
@@ -98,10 +108,14 @@ class Settings:
             value = getattr(self, name)
             if value is not None:
                 positive_int(name, value)
-        for name in ("max_wait_ms", "max_rate", "idle_seconds", "send_seconds"):
+        for name in ("max_wait_ms", "max_rate", "idle_seconds", "send_seconds", "receive_seconds"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name}={value} must be a number of at least 0")
+        if self.max_queue_bytes < self.max_frame_bytes:
+            raise ValueError(
+                f"max_queue_bytes={self.max_queue_bytes} must be at least max_frame_bytes={self.max_frame_bytes}"
+            )
         if self.keep is not None and (type(self.keep) is not int or self.keep < 0):
             raise ValueError(f"keep={self.keep} must be a whole number of at least 0")
         if not 0 <= self.port < 1 << 16:
