@@ -29,6 +29,7 @@ STATUS = {
     "unknown_stream": 404,
     "not_allowed": 405,
     "too_old": 409,
+    "conflict": 409,
     "gap": 409,
     "too_large": 413,
     "rate_limited": 429,
