@@ -98,6 +98,9 @@ class Engine:
             loaded = self.residents.load(names, seconds)
         except StoreError as error:
             return dict.fromkeys(names, self._failed(error))
+        except Exception as error:
+            self.residents.failures.note("streams could not be restored", error, streams=len(names))
+            return {name: self._internal(name) for name in names}
         return {name: found if isinstance(found, RequestError) else None for name, found in loaded.items()}
 
     def push(self, pushes: Sequence[OwnedPush]) -> list[Reply]:

@@ -38,7 +38,8 @@ class Waiting:
 
     def admit(self, requests: Iterable[Request]) -> list[Request]:
         """Return the requests that can run now, in order; the others wait, as does what comes after them."""
-        ready, residents = list[Request](), self._engine.residents
+        ready: list[Request] = []
+        residents = self._engine.residents
         for request in requests:
             if request.kind in ("find", "list"):
                 ready.append(request)
@@ -58,7 +59,8 @@ class Waiting:
         residents = self._engine.residents
         absent = [name for name in self._queues if name not in residents]
         outcomes = self._engine.restore(absent, RESTORE_SECONDS) if absent else {}
-        ready, refused = list[Request](), list[tuple[Request, RequestError]]()
+        ready: list[Request] = []
+        refused: list[tuple[Request, RequestError]] = []
         for name in [name for name in self._queues if name in residents or name in outcomes]:
             error = outcomes.get(name)
             if error is not None:
