@@ -325,8 +325,8 @@ class Residents:
 
     def _restore(self, stored: Sequence[tuple[StoredStream, Saved]]) -> dict[StreamName, Resident | RequestError]:
         """Restore streams from their snapshots and replay their logs: all of them, or none and raise."""
-        for stream, saved in stored:
-            require_whole(stream, saved)
+        for _, saved in stored:
+            require_whole(saved)
         snapshots = [saved.snapshot for _, saved in stored if saved.snapshot is not None]
         ours = [snapshot for snapshot in snapshots if snapshot.model == self._model]
         rows = [row for _, saved in stored for row in saved.rows]
@@ -373,13 +373,13 @@ class Residents:
         return Snapshot(resident.id, resident.last, tokens, state, memory, answers, model, resident.exact_after)
 
 
-def require_whole(stream: StoredStream, saved: Saved) -> None:
+def require_whole(saved: Saved) -> None:
     """Raise ValueError if records or answers of a stream are missing in the store, or have changed there."""
     last, answers = (0, ()) if saved.snapshot is None else (saved.snapshot.number, saved.snapshot.answers)
     kept = [number for number, _ in answers]
     logged = [row.number for row in saved.rows]
     if kept != list(range(last - len(kept) + 1, last + 1)) or logged != list(range(last + 1, last + len(logged) + 1)):
-        raise ValueError(f"after record {last}, the store has the answers to {kept} and the records {logged}")
+        raise ValueError(f"records or answers are missing before or after number {last}")
     for number, answer in (*answers, *((row.number, row.answer) for row in saved.rows)):
         unsealed(answer, number)
 
