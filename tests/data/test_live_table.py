@@ -225,3 +225,16 @@ def test_notes_of_one_kind():
         "column 'kind' has a new category",
         "",
     ]
+
+
+@pytest.mark.parametrize("step", [3600.0, 86400.0])
+@pytest.mark.parametrize(
+    ("time", "zone"),
+    [("0001-01-01", "Europe/Berlin"), ("9999-12-31 23:30", "Europe/Berlin"), ("9999-12-31", "America/New_York")],
+)
+def test_times_without_a_local_time_are_rejected(step, time, zone):
+    live = replace(READER, step=step, zoned=False, timezone=zone, ahead=24, gaps="fill").live()
+    for _ in range(2):  # before the first row, and after it
+        with pytest.raises(RecordError, match=f"{time}.* is not within the years 1 to 9999 in {zone}"):
+            live.read(record(0) | {"time": time})
+        live.read(record(0))

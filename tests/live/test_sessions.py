@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import nystream as ns
 from nystream.data.live_table import LiveTable
-from nystream.data.reader import RecordError
+from nystream.data.reader import ReaderError, RecordError
 from nystream.data.sounds import SoundReader
 from nystream.data.table_reader import Column, TableReader
 from nystream.data.vectors import LiveVectors
@@ -366,3 +366,32 @@ def test_all_streams_in_one_file(tmp_path):
     Sessions(model).save(path)
     other.load(path)
     assert not len(other)
+
+
+def test_a_record_on_which_the_reader_fails_loses_no_answer(monkeypatch):
+    model = ns.StreamModel(
+        ns.ModelConfig(
+            input_dim=2,
+            output_dim=1,
+            attention=ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=6),
+        )
+    )
+    reader = type(Sessions(model).reader)
+    read = reader.read
+
+    def failing(self, record):
+        if record == "poison":
+            raise ZeroDivisionError
+        return read(self, record)
+
+    monkeypatch.setattr(reader, "read", failing)
+    sessions, alone = Sessions(model), Sessions(model)
+    keys = [0, 1, 2, 3, 4, 1]
+    taken = sessions.take_many(keys, [[1, 2], "poison", [3, 4], [5, 6], [7, 8], [9, 10]])
+    assert isinstance(taken[1], ReaderError)
+    assert isinstance(taken[1].__cause__, ZeroDivisionError)
+    (answer,), (expected,) = taken[5], alone.take(1, [9, 10])
+    assert answer.to_dict() == expected.to_dict()
+    with pytest.raises(ZeroDivisionError):
+        sessions.take(0, "poison")
+    assert sessions.whole(0)

@@ -33,7 +33,11 @@ def test_a_record_sent_again_is_answered_again_and_applied_once(http, records, u
     sent = [records(0, number) for number in range(1, 8)]
     first = [push(client, "a/b ü", record, number).json() for number, record in enumerate(sent[:5], 1)]
     for number in (3, 4, 5):
-        assert push(client, "a/b ü", {"a": 9, "b": 9}, number).json() == first[number - 1]
+        assert push(client, "a/b ü", sent[number - 1], number).json() == first[number - 1]
+    conflict = push(client, "a/b ü", {"a": 9, "b": 9}, 5)
+    assert conflict.status_code == 409
+    assert conflict.json()["error"]["code"] == "conflict"
+    assert conflict.json()["error"]["expected"] == 6
     old = push(client, "a/b ü", sent[1], 2)
     assert old.status_code == 409
     assert old.json()["error"]["code"] == "too_old"
@@ -59,7 +63,8 @@ def test_a_bad_record_uses_up_its_number_and_changes_nothing(http, uninterrupted
     assert bad.json()["results"] == [
         {"number": 2, "error": {"code": "bad_record", "message": "b is 'oops', which is not a number"}}
     ]
-    assert push(client, "k", good[1], 2).json() == bad.json()  # its answer is stored
+    assert push(client, "k", {"a": 1, "b": "oops"}, 2).json() == bad.json()  # its answer is stored
+    assert push(client, "k", good[1], 2).json()["error"]["code"] == "conflict"
     last = push(client, "k", good[1], 3).json()["results"][0]
     for result, expected in zip((first, last), uninterrupted(good), strict=True):
         assert [answer | {"record": 0} for answer in result["answers"]] == [
@@ -146,7 +151,9 @@ def test_odd_records_are_answered_and_logged(http, make_app, record):
     assert reply.status_code == 200
     client.stop()
     again = http(make_app())
-    assert again.post("/v1/streams/k/records", content=json.dumps({"record": 1, "number": 1})).json() == reply.json()
+    assert (
+        again.post("/v1/streams/k/records", content=json.dumps({"record": record, "number": 1})).json() == reply.json()
+    )
 
 
 def test_other_paths_methods_and_parameters(http):

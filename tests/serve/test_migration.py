@@ -91,7 +91,8 @@ def test_a_retrained_model_reads_what_was_kept(tmp_path, records, caplog, keep, 
     run = Run(new, path, records, keep=keep, migrate=True)
     (report,) = [record.fields for record in caplog.records if "continue with this model" in record.message]
     assert report["streams"] == 3
-    assert run.engine.push([("", Push(key, 50, None)) for key in KEYS]) == before[-1]  # answered by the old one
+    again = [("", Push(key, 50, records(i, 50))) for i, key in enumerate(KEYS)]
+    assert run.engine.push(again) == before[-1]  # answered by the old one
     described = [run.engine.find(StreamName("", key)).get("inexact", 0) for key in KEYS]
     replies = run.push(60)
     marked = [[reply.get("inexact", False) for reply in of_key] for of_key in zip(*replies, strict=True)]

@@ -70,7 +70,7 @@ class LiveHops(LiveReader):
     state: HopState
 
     def __init__(self, frames: LiveVectors, hop: int) -> None:
-        self._frames, self.hop = frames, hop
+        self._frames, self.hop, self.missing = frames, hop, frames.missing
         self.state = HopState(frames.state, ())
 
     def read(self, record: Any) -> list[Token]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import MAXYEAR, MINYEAR
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from nystream.data.table import counted, joined_names, listed
 from nystream.data.table_reader import TableReader, ahead_name
 from nystream.data.timestamps.parse import parse_time
 from nystream.data.timestamps.timeline import GAPS_HINT, Span, Verdict
+from nystream.data.timestamps.zone import to_local
 
 if TYPE_CHECKING:
     from nystream.data.table_states import TableStates
@@ -38,6 +40,8 @@ class LiveTable(LiveReader):
     """Reads one row at a time: a record is a dict from column to text, number or None."""
 
     state: TableState
+    missing: Policy
+    gaps: Policy
 
     def __init__(self, reader: TableReader, missing: Policy, gaps: Policy) -> None:
         self.reader, self.missing, self.gaps, self.zoned = reader, missing, gaps, bool(reader.zoned)
@@ -50,6 +54,8 @@ class LiveTable(LiveReader):
             raise RecordError(f"a record is a {type(record).__name__}, but must be a dict with the columns' values")
         reader, (before, past, running) = self.reader, self.state
         time, missing = self._time(record)
+        if time is not None and reader.timezone:
+            self._require_local(record, time)
         values = tuple([column.value(record.get(column.name), reader.decimal) for column in reader.columns])
         if any(map(math.isnan, values)):
             missing += tuple(name for name, value in zip(reader.column_names, values, strict=True) if value != value)
@@ -156,6 +162,18 @@ class LiveTable(LiveReader):
             raise RecordError(f"{name} is {shown(field)}, which is not a time: {error}", "no time") from error
         name, needed = joined_names(reader.time, reader.clock), f"{ZONED[reader.zoned]}, as in training"
         raise RecordError(f"{name} is {shown(field)}, but {needed}", needed)
+
+    def _require_local(self, record: dict[str, Any], time: int) -> None:
+        """Raise RecordError unless the time, and those that are forecast from it, can be written as local times."""
+        reader = self.reader
+        try:
+            for rows in (0, max(1, reader.ahead)):
+                to_local(reader.spacing.after(time, rows), reader.timezone)
+        except OverflowError as error:
+            name, years = joined_names(reader.time, reader.clock), f"the years {MINYEAR} to {MAXYEAR}"
+            problem = f"it is not within {years} in {reader.timezone}, or what is forecast from it is not"
+            field = shown(reader.time_field(record))
+            raise RecordError(f"{name} is {field}, which cannot be used: {problem}", "no time") from error
 
     def _past(self, memory: dict[str, Any]) -> NDArray[np.float64]:
         """The targets of the last rows; version 0.1 remembered only those of the last one, in `before`."""

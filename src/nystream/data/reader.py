@@ -51,6 +51,10 @@ class RecordError(ValueError):
         self.kind = kind or message
 
 
+class ReaderError(RecordError):
+    """A record on which the reader failed for a reason that it does not know; the reader is unchanged."""
+
+
 class Token(NamedTuple):
     """One token of a stream."""
 
@@ -72,6 +76,8 @@ class LiveReader(ABC):
         lost: The number of records that were dropped by the last call: the record itself, or one held back before.
         zoned: Whether the times of its tokens are in UTC; otherwise they are local times without a time zone.
         timezone: The time zone in which times are printed; they are then in UTC. "" for none.
+        missing: What it does about missing fields; None if it has no such policy.
+        gaps: What it does about rows missing in time, likewise.
     """
 
     state: Any
@@ -80,6 +86,8 @@ class LiveReader(ABC):
     lost: int = 0
     zoned: bool = False
     timezone: str = ""
+    missing: Policy | None = None
+    gaps: Policy | None = None
 
     @abstractmethod
     def read(self, record: Any) -> list[Token]:

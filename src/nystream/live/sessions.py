@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nystream.data.reader import LiveReader, Policy, RecordError, Token
+from nystream.data.reader import LiveReader, Policy, ReaderError, RecordError, Token
 from nystream.data.records import Records, as_records, rounds
 from nystream.live.answers import Answer, Interpreter
 from nystream.live.inputs import Inputs
@@ -172,7 +172,8 @@ class Sessions:
         """Return the answers to one record of each key, as `take` does, in much less time per record.
 
         A record that cannot be taken in leaves its stream unchanged and has a RecordError in its place, which is
-        returned, not raised, so that no answer to another record is lost.
+        returned, not raised, so that no answer to another record is lost. A ReaderError, which is one too, tells that
+        the reader itself failed; its cause is the exception.
 
         Args:
             keys: The streams of the records; new ones are opened. A key may come several times: its records are taken
@@ -295,6 +296,12 @@ class Sessions:
                     taken.put(places[i], self._take(int(slots[i]), records.rows[i], places[i]))
                 except RecordError as error:
                     taken.put(places[i], error)
+                except Exception as error:
+                    if int(slots[i]) in self._torn:
+                        raise
+                    failed = ReaderError(f"the record could not be read: {error!r:.200}", "reader failed")
+                    failed.__cause__ = error
+                    taken.put(places[i], failed)
         finally:
             for key, place in new:
                 if key in self._slots and not taken.is_taken(place):
@@ -305,7 +312,10 @@ class Sessions:
     ) -> NDArray[np.int64]:
         """Take the records that need no rules of the reader, all at once; return their numbers among those given."""
         self._unload()
-        batch = self._states.batch(slots, records)
+        try:
+            batch = self._states.batch(slots, records)
+        except Exception:  # of one record: the reader, to which all of them go now, tells which
+            batch = None
         batch = None if batch is None else self._inputs.accepted(batch)
         if batch is None:
             return np.zeros(0, np.int64)

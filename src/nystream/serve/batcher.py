@@ -19,6 +19,7 @@ from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Push, RequestError
 from nystream.serve.residents import StreamName
 from nystream.serve.settings import Settings
+from nystream.serve.waiting import Waiting
 
 SWEEP_SECONDS = 1.0  # between two searches for idle streams
 
@@ -35,6 +36,11 @@ class Request(NamedTuple):
     value: Any  # a Push; a key; for a list, the last key before it and its length; for a look, a Look
     done: Callable[[Reply], object]  # called in the event loop
     arrived: float
+
+    @property
+    def name(self) -> StreamName:
+        """The stream that it is about; a list is about none."""
+        return StreamName(self.owner, self.value.key if isinstance(self.value, Push) else self.value)
 
 
 Observer = Callable[[Sequence[tuple[Request, Reply]]], object]
@@ -100,15 +106,20 @@ class Batcher(Requests):
         super().__init__()
         self._engine, self._settings, self._metrics = engine, settings, metrics
         self._queue: deque[Request] = deque()
+        self._waiting = Waiting(engine)
         self._changed = threading.Condition()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="nystream-batcher", daemon=True)
-        metrics.queue.set_function(lambda: len(self._queue))
+        metrics.queue.set_function(self._count)
 
     @property
     def ready(self) -> bool:
-        return self._thread.is_alive() and not self._stopping and len(self._queue) < self._settings.max_queue
+        is_running = self._thread.is_alive() and not self._stopping
+        return is_running and self._count() < self._settings.max_queue and not self._engine.residents.failures.of_store
+
+    def _count(self) -> int:
+        return len(self._queue) + len(self._waiting)
 
     @property
     def streams(self) -> int:
@@ -129,7 +140,7 @@ class Batcher(Requests):
     def submit(self, requests: Sequence[Request]) -> None:
         with self._changed:
             before = len(self._queue)
-            require_room(len(requests), before, self._settings.max_queue, self._stopping)
+            require_room(len(requests), self._count(), self._settings.max_queue, self._stopping)
             self._queue.extend(requests)
             # The thread waits for the first request, or for a full batch: more wake-ups would only cost time.
             if not before or before < self._settings.max_batch <= len(self._queue):
@@ -137,8 +148,11 @@ class Batcher(Requests):
 
     def _run(self) -> None:
         swept = time.monotonic()
-        while (batch := self._next_batch()) is not None:
-            replies = list[tuple[Request, Reply]]()
+        while (arrived := self._next_batch()) is not None:
+            # Those that have waited come first, so that all requests to a stream stay in order.
+            restored, refused = self._waiting.turn(self._settings.max_batch) if self._waiting else ([], [])
+            batch = [*restored, *self._waiting.admit(arrived)]
+            replies: list[tuple[Request, Reply]] = [*refused]
             for kind, group in groupby(batch, key=lambda request: request.kind):
                 requests = list(group)
                 replies += zip(requests, self._replies(kind, requests), strict=True)
@@ -153,11 +167,11 @@ class Batcher(Requests):
         """Wait for requests, but not longer than a sweep: there may be none. None if the thread is to end."""
         most, wait = self._settings.max_batch, self._settings.max_wait_ms / 1000
         with self._changed:
-            if not self._queue and not self._stopping:
+            if not self._queue and not self._waiting and not self._stopping:
                 self._changed.wait(SWEEP_SECONDS)
             if not self._queue:
-                return None if self._stopping else []
-            if wait and len(self._queue) < most and not self._stopping:
+                return None if self._stopping and not self._waiting else []
+            if wait and not self._waiting and len(self._queue) < most and not self._stopping:
                 left = self._queue[0].arrived + wait - time.perf_counter()
                 if left > 0:
                     self._changed.wait_for(lambda: len(self._queue) >= most or self._stopping, left)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from nystream.data.reader import RecordError
+from nystream.data.reader import ReaderError, RecordError
 from nystream.live import Answer, Sessions
+from nystream.live.taken import Outcome
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Message, Push, RequestError, loggable, pack, unpack
 from nystream.serve.residents import Resident, Residents, StreamName, unknown
+from nystream.serve.seals import digest, sealed, sealed_answer
 from nystream.serve.settings import Settings
 from nystream.serve.store import LogRow, Store, StoredStream, StoreError
-
-RECORDS_PER_SNAPSHOT = 32  # of a batch: bounds how much longer snapshots make it
 
 log = logging.getLogger(__name__)
 
 OwnedPush = tuple[str, Push]  # the owner and the record
 Reply = Message | RequestError
+
+
+class Numbered(NamedTuple):
+    """A record of a batch, with its number."""
+
+    place: int  # in the batch
+    resident: Resident
+    number: int
+    record: Any
 
 
 class Engine:
@@ -84,6 +93,17 @@ class Engine:
         self.residents.drop(name)
         return {"key": name.key}
 
+    def restore(self, names: Collection[StreamName], seconds: float) -> dict[StreamName, RequestError | None]:
+        """Load streams for about so long, at least one; return those that are now ready, or why they cannot be."""
+        try:
+            loaded = self.residents.load(names, seconds)
+        except StoreError as error:
+            return dict.fromkeys(names, self._failed(error))
+        except Exception as error:
+            self.residents.failures.note("streams could not be restored", error, streams=len(names))
+            return {name: self._internal(name) for name in names}
+        return {name: found if isinstance(found, RequestError) else None for name, found in loaded.items()}
+
     def push(self, pushes: Sequence[OwnedPush]) -> list[Reply]:
         """Take in records and return their answers, or why they were refused."""
         names = [StreamName(owner, push.key) for owner, push in pushes]
@@ -95,7 +115,7 @@ class Engine:
         except StoreError as error:
             return [self._failed(error)] * len(pushes)
         replies: list[Reply | None] = [None] * len(pushes)
-        fresh, repeated = list[tuple[int, Resident, int]](), list[tuple[int, Resident, int]]()
+        fresh, repeated = list[Numbered](), list[Numbered]()
         latest = dict[int, int]()  # by id: the last number, those of this batch included
         for place, (name, (_, push)) in enumerate(zip(names, pushes, strict=True)):
             resident = ready[name]
@@ -108,14 +128,19 @@ class Engine:
                 message = f"number {number} of key {name.key!r} came, but number {expected} is expected"
                 replies[place] = RequestError("gap", message, expected=expected)
             elif number < expected:
-                repeated.append((place, resident, number))
+                repeated.append(Numbered(place, resident, number, push.record))
             else:
-                fresh.append((place, resident, number))
+                fresh.append(Numbered(place, resident, number, push.record))
                 latest[resident.id] = number
-        failure = self._apply(fresh, [push.record for _, push in pushes], replies) if fresh else None
-        for place, resident, number in repeated:
+        if fresh:
+            self._apply(fresh, replies)
+        refused = {resident.id: replies[place] for place, resident, _, _ in fresh}
+        for place, resident, number, record in repeated:
             current = self.residents.get(resident.name)  # None if it was dropped with this batch
-            replies[place] = failure if current is None else self._again(current, number)
+            if current is None or number > current.last:
+                replies[place] = refused[resident.id]
+            else:
+                replies[place] = self._again(current, number, record)
         return [self._internal(name) if reply is None else reply for name, reply in zip(names, replies, strict=True)]
 
     def _caught_up(
@@ -135,12 +160,12 @@ class Engine:
 
     def tidy(self, records: int) -> None:
         """Write snapshots that are due, after a batch of so many records."""
-        self.residents.write_due(1 + records // RECORDS_PER_SNAPSHOT)
+        self.residents.write_due(records)
         try:
             self.residents.write_overdue()
             self.store.tidy()
         except StoreError as error:
-            log.error("the log could not be trimmed", extra={"fields": {"error": str(error)}})
+            self.residents.failures.note("the log could not be trimmed", error)
         self._metrics.streams.set(len(self.residents))
 
     def shut_down(self) -> None:
@@ -151,85 +176,102 @@ class Engine:
             log.error("streams could not be written out", extra={"fields": {"error": str(error)}})
         self.store.close()
 
-    def _apply(
-        self, fresh: Sequence[tuple[int, Resident, int]], records: Sequence[Any], replies: list[Reply | None]
-    ) -> RequestError | None:
-        """Take in the next records of streams and write them to the log; return why, if all are refused."""
-        chosen, packed = [records[place] for place, _, _ in fresh], [b""] * len(fresh)
+    def _apply(self, fresh: Sequence[Numbered], replies: list[Reply | None]) -> None:
+        """Take in the next records of streams and write them to the log."""
+        pairs = [loggable(one.record) for one in fresh]
         try:
-            if self._logs:
-                pairs = [loggable(record) for record in chosen]
-                chosen, packed = [record for record, _ in pairs], [packed_record for _, packed_record in pairs]
-            taken = list(self._sessions.take_many([resident.id for _, resident, _ in fresh], chosen))
+            taken = self._sessions.take_many([one.resident.id for one in fresh], [record for record, _ in pairs])
             notes = dict(self._sessions.notes)
-        except Exception:
-            return self._apply_singly(fresh, records, replies)
-        answers = list[Message]()
-        for i, ((_, resident, number), outcome) in enumerate(zip(fresh, taken, strict=True)):
-            answer = answered(number, outcome, notes.get(i, ""))
-            if resident.exact_after and any(
-                token["token"] <= resident.exact_after for token in answer.get("answers", ())
-            ):
-                answer["inexact"] = True
+        except Exception as error:
+            self._apply_singly(fresh, replies, error)
+            return
+        answers, rows = list[Message](), list[LogRow]()
+        for i, ((_, resident, number, _), (_, packed)) in enumerate(zip(fresh, pairs, strict=True)):
+            answer, packed_answer = self._answer(resident, number, taken, i, notes.get(i, ""))
             answers.append(answer)
-        answers_packed = [pack(answer) for answer in answers]
+            stored = sealed_answer(packed, packed_answer, number)
+            rows.append(LogRow(resident.id, number, sealed(packed, number) if self._logs else b"", stored))
         moved = set[int]()
         if self._logs:
-            rows = [
-                LogRow(resident.id, number, record, answer)
-                for (_, resident, number), record, answer in zip(fresh, packed, answers_packed, strict=True)
-            ]
             try:
                 with self._metrics.commit_seconds.time():
                     moved = self.store.append(rows)
             except StoreError as error:
                 # In memory the streams are ahead of the store: they are loaded again when they are next used.
                 failure = self._failed(error)
-                for place, resident, _ in fresh:
-                    self.residents.drop(resident.name)
-                    replies[place] = failure
-                return failure
-        for (place, resident, number), record, answer, stored in zip(
-            fresh, packed, answers, answers_packed, strict=True
-        ):
+                for one in fresh:
+                    self.residents.drop(one.resident.name)
+                    replies[one.place] = failure
+                return
+        for (place, resident, number, _), answer, row in zip(fresh, answers, rows, strict=True):
             if resident.id in moved:
                 self.residents.drop(resident.name)
                 replies[place] = RequestError("moved", f"key {resident.name.key!r} has moved; send it again")
                 continue
             replies[place] = answer
-            resident.add(number, stored, len(record) + len(stored))
+            size = len(row.record) + len(row.answer)
+            resident.add(number, row.answer, size)
             self._metrics.records[answer_kind(answer)].inc()
-            self.residents.note(resident)
-        return None
+            self.residents.note(resident, size)
 
-    def _apply_singly(
-        self, fresh: Sequence[tuple[int, Resident, int]], records: Sequence[Any], replies: list[Reply | None]
-    ) -> RequestError:
+    def _answer(
+        self, resident: Resident, number: int, taken: Sequence[Outcome], place: int, note: str
+    ) -> tuple[Message, bytes]:
+        """The answer to a record that was taken in, and its packed form.
+
+        The stream has advanced. So if its answer cannot be expressed, that is the answer: the record must not be sent
+        again, and the other records of the batch have nothing to do with it.
+        """
+        try:
+            outcome = taken[place]
+            if isinstance(outcome, ReaderError):
+                error = outcome.__cause__ if isinstance(outcome.__cause__, Exception) else outcome
+                self.residents.failures.note("a record could not be read", error, key=resident.name.key)
+            answer = answered(number, outcome, note)
+            if resident.exact_after and any(
+                token["token"] <= resident.exact_after for token in answer.get("answers", ())
+            ):
+                answer["inexact"] = True
+            return answer, pack(answer)
+        except Exception as error:
+            self.residents.failures.note("an answer could not be expressed", error, key=resident.name.key)
+            message = "the record was taken in, but its answer could not be expressed"
+            answer = {"number": number, "error": {"code": "failed", "message": message}}
+            return answer, pack(answer)
+
+    def _apply_singly(self, fresh: Sequence[Numbered], replies: list[Reply | None], error: Exception) -> None:
         """After an unexpected error: every stream starts again from the store, each record on its own."""
-        log.exception("a batch failed", extra={"fields": {"records": len(fresh)}})
-        for _, resident, _ in fresh:
-            self.residents.drop(resident.name)
+        self.residents.failures.note("a batch failed", error, records=len(fresh))
+        for one in fresh:
+            self.residents.drop(one.resident.name)
         if len(fresh) == 1:
-            ((place, resident, _),) = fresh
-            failure = replies[place] = self._internal(resident.name)
-            return failure
-        for place, resident, number in fresh:
-            (replies[place],) = self.push([(resident.name.owner, Push(resident.name.key, number, records[place]))])
-        return self._internal(fresh[0][1].name)
+            replies[fresh[0].place] = self._internal(fresh[0].resident.name)
+            return
+        for place, resident, number, record in fresh:
+            (replies[place],) = self.push([(resident.name.owner, Push(resident.name.key, number, record))])
 
-    def _again(self, resident: Resident, number: int) -> Reply:
-        stored = resident.answer(number)
-        if stored is not None:
-            self._metrics.records["repeated"].inc()
-            answer: Message = unpack(stored)
-            return answer
-        kept, key = self._settings.keep_answers, resident.name.key
-        return RequestError(
-            "too_old",
-            f"number {number} of key {key!r} was taken long ago: the last is {resident.last}, and the answers to the "
-            f"last {kept} are kept",
-            expected=resident.last + 1,
-        )
+    def _again(self, resident: Resident, number: int, record: Any) -> Reply:
+        """The answer to a record that came before, if it is the same."""
+        stored, key = resident.answer(number), resident.name.key
+        if stored is None:
+            kept = self._settings.keep_answers
+            return RequestError(
+                "too_old",
+                f"number {number} of key {key!r} was taken long ago: the last is {resident.last}, and the answers to "
+                f"the last {kept} are kept",
+                expected=resident.last + 1,
+            )
+        of_record, answer = stored
+        if of_record != digest(loggable(record)[1]):
+            return RequestError(
+                "conflict",
+                f"number {number} of key {key!r} was taken with another record, perhaps from another client; the next "
+                f"is {resident.last + 1}",
+                expected=resident.last + 1,
+            )
+        self._metrics.records["repeated"].inc()
+        message: Message = unpack(answer)
+        return message
 
     def _described(self, stream: StoredStream, new: bool | None = None) -> Message:
         resident = self.residents.get(StreamName(stream.owner, stream.key))
@@ -242,7 +284,7 @@ class Engine:
         return {**described, "in_memory": resident is not None}
 
     def _failed(self, error: StoreError) -> RequestError:
-        log.error("the store failed", extra={"fields": {"error": str(error)}})
+        self.residents.failures.note("the store failed", error)
         self._metrics.refused.labels("store_failed").inc()
         return RequestError("store_failed", "the store cannot be written now; nothing was taken in", retry_after=1)
 
@@ -254,7 +296,8 @@ class Engine:
 def answered(number: int, outcome: list[Answer] | RecordError, note: str = "") -> Message:
     """Return the answer to a record: to each of its tokens, as `nystream stream --json` prints it, or an error."""
     if isinstance(outcome, RecordError):
-        return {"number": number, "error": {"code": "bad_record", "message": str(outcome)}}
+        code = "failed" if isinstance(outcome, ReaderError) else "bad_record"
+        return {"number": number, "error": {"code": code, "message": str(outcome)}}
     answer: Message = {"number": number, "answers": [token.to_dict(record=number) for token in outcome]}
     return {**answer, "note": note} if note else answer
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nystream.serve.engine import Engine, Reply
 from nystream.serve.protocol import Message, RequestError
 from nystream.serve.residents import StreamName
+from nystream.serve.seals import unsealed, unsealed_answer
 from nystream.serve.store import StoreError
 
 MAX_LISTED = 100
@@ -55,7 +56,8 @@ def _listed(engine: Engine, owner: str, search: str) -> Reply:
 def _row(engine: Engine, owner: str, stream: Message) -> Message:
     """A row of the list; what is not in memory has no last answer."""
     resident = engine.residents.get(StreamName(owner, stream["key"]))
-    answer = resident.answers[-1][1] if resident is not None and resident.answers else None
+    last = resident.answers[-1] if resident is not None and resident.answers else None
+    answer = None if last is None else unsealed_answer(last[1], last[0])[1]
     seen = None if resident is None else round(time.monotonic() - resident.used, 1)
     described = {"key": stream["key"], "records": stream["next"] - 1, "in_memory": stream["in_memory"]}
     return {**described, "seen_seconds": seen, "last": answer}
@@ -75,4 +77,13 @@ def _kept(engine: Engine, name: StreamName) -> list[Kept]:
     if (resident := engine.residents.get(name)) is not None:  # without a log, it knows more than the store
         answers |= dict(resident.answers)
     records = {row.number: row.record for row in saved.rows}
-    return [(answers[number], records.get(number)) for number in sorted(answers)[-MAX_KEPT:]]
+    try:
+        return [
+            (
+                unsealed_answer(answers[number], number)[1],
+                unsealed(records[number], number) if number in records else None,
+            )
+            for number in sorted(answers)[-MAX_KEPT:]
+        ]
+    except ValueError:  # it is damaged, which a push will tell
+        return []

@@ -13,9 +13,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nystream.data.reader import reader_from_dict
-from nystream.live import Sessions
+from nystream.data.reader import LiveReader, reader_from_dict
+from nystream.live import Sessions, live_reader
 from nystream.models import StreamModel
+from nystream.serve.seals import unsealed
 from nystream.serve.store import Segment, Snapshot, Store
 from nystream.stream.snapshot import fingerprint
 
@@ -27,20 +28,26 @@ BATCH = 256  # streams that are read together
 log = logging.getLogger(__name__)
 
 
-def identity(model: StreamModel) -> str:
+def identity(model: StreamModel, reader: LiveReader | None = None) -> str:
     """Return what identifies a model in a store: a hash of its weights, inputs and outputs, and one of its reader.
 
-    A state needs the same weights; what a reader remembers needs the same reader.
+    A state needs the same weights; what a reader remembers needs the same reader, with the same policies.
+
+    Args:
+        model: The model.
+        reader: What reads its records; by default `live_reader(model)`.
     """
+    reader = reader or live_reader(model)
     whole = f"{fingerprint(model)} {json.dumps(model.info.to_dict(), sort_keys=True)}"
-    return f"{_hash(whole)}-{_hash(json.dumps(model.info.reader, sort_keys=True))}"
+    reading = json.dumps([model.info.reader, reader.missing, reader.gaps], sort_keys=True)
+    return f"{_hash(whole)}-{_hash(reading)}"
 
 
 class Start(NamedTuple):
     """Where a session begins that continues a stream of another model.
 
     Attributes:
-        records: What it has to read to be where the other model was.
+        records: What it has to read to be where the other model was, packed.
         exact_after: Tokens after which its answers are exact.
     """
 
@@ -61,7 +68,11 @@ class Start(NamedTuple):
         is_same_reader = snapshot.model.rpartition("-")[2] == model.rpartition("-")[2]
         sessions.open(snapshot.stream, (memory or None) if is_same_reader else None, tokens)
         needed = sessions.model.replay_length + (0 if is_same_reader else look_back(sessions.model))
-        records = [record for segment in segments for record in segment.records]
+        records = [
+            unsealed(record, number)
+            for segment in segments
+            for number, record in enumerate(segment.records, segment.number + 1)
+        ]
         return cls(records, tokens + needed - 1 if number else 0)
 
 

@@ -30,6 +30,7 @@ STATUS = {
     "not_allowed": 405,
     "too_slow": 408,
     "too_old": 409,
+    "conflict": 409,
     "gap": 409,
     "too_large": 413,
     "rate_limited": 429,

@@ -29,7 +29,7 @@ from nystream.extras import require
 from nystream.serve.protocol import pack, unpack
 from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
-FORMAT = "nystream-streams-1"
+FORMAT = "nystream-streams-2"
 SCHEMES = ("redis://", "rediss://", "unix://")
 PREFIX = "nystream"
 TIMEOUT_SECONDS = 5.0

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import logging
+import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from nystream.live import Sessions
+from nystream.serve.failures import Failures
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import Start
 from nystream.serve.protocol import RequestError, unpack
+from nystream.serve.seals import unsealed, unsealed_answer
 from nystream.serve.settings import Settings
 from nystream.serve.store import Saved, Snapshot, Store, StoredStream, StoreError
 
 MIN_IDLE_SECONDS = 1.0  # before a stream may have to make room: streams in use would be loaded again at once
-MIN_LOGGED, MAX_LOGGED = 32, 4096  # records in a stream's log when a snapshot is written: bounds of the replay
+MAX_LOGGED = 1024  # records in a stream's log when a snapshot is written: bounds the replay
+MIN_LOGGED_BYTES = 4096  # in a stream's log when a snapshot is written, however small that is
+RECORDS_PER_SNAPSHOT = 32  # of a batch: bounds how much longer snapshots make it
 SNAPSHOT_RECORDS = 128  # between two snapshots if there is no log
+MAX_BEHIND = 2  # if snapshots cannot be written, a stream without a log takes in as many times the usual records
+REPLAYED_TOGETHER = 512  # records, of several streams
+SNAPSHOT_COST = 8  # records whose replay takes the time in which a snapshot is read
+ROOM = 64  # streams for which room is made at a time
 GOLDEN = 0.6180339887498949  # multiples of it are spread evenly modulo one
-
-log = logging.getLogger(__name__)
 
 
 class StreamName(NamedTuple):
@@ -36,7 +43,7 @@ class Resident:
     Attributes:
         last: Number of the last record taken.
         exact_after: Tokens after which its answers are exact, if it was continued by another model.
-        answers: Numbers and packed answers of the last records, oldest first.
+        answers: Numbers and sealed answers of the last records, oldest first.
         records, bytes: What was taken in since the last snapshot.
         used: When it was last pushed to.
     """
@@ -57,10 +64,10 @@ class Resident:
         self.records += 1
         self.bytes += size
 
-    def answer(self, number: int) -> bytes | None:
-        """Return the stored answer of a record; None if it is too old."""
+    def answer(self, number: int) -> tuple[bytes, bytes] | None:
+        """Return the digest of a record that was taken in and its packed answer; None if it is too old."""
         place = len(self.answers) - 1 - (self.last - number)
-        return self.answers[place][1] if place >= 0 else None
+        return unsealed_answer(self.answers[place][1], number) if place >= 0 else None
 
 
 class Residents:
@@ -80,6 +87,9 @@ class Residents:
         self._residents: OrderedDict[StreamName, Resident] = OrderedDict()
         self._due: dict[StreamName, None] = {}  # streams whose snapshots are due, longest first
         self._snapshot_bytes = sessions.bytes_per_stream
+        self._new_bytes = 0  # of the log, since snapshots were last written
+        self._cannot_write = False  # snapshots
+        self.failures = Failures()
 
     def __len__(self) -> int:
         return len(self._residents)
@@ -97,39 +107,64 @@ class Residents:
     def use(self, names: Collection[StreamName]) -> dict[StreamName, Resident | RequestError]:
         """Return streams for use, loaded from the store if needed, or why they cannot be used."""
         ready: dict[StreamName, Resident | RequestError] = {}
-        absent, now = list[StreamName](), time.monotonic()
+        absent = list[StreamName]()
         for name in names:
-            resident = self._residents.get(name)
+            resident = self.touch(name)
             if resident is None:
                 absent.append(name)
             else:
-                resident.used, ready[name] = now, resident
-                self._residents.move_to_end(name)
+                ready[name] = self._behind() if self._cannot_write and self._is_behind(resident) else resident
         if absent:
-            ready |= self._load(absent)
+            ready |= self.load(absent)
         return ready
 
-    def note(self, resident: Resident) -> None:
-        """Plan a snapshot of a stream that has taken in a record, if it is due."""
+    def touch(self, name: StreamName) -> Resident | None:
+        """Return a stream if it is in memory, where it then stays for a while."""
+        resident = self._residents.get(name)
+        if resident is not None:
+            resident.used = time.monotonic()
+            self._residents.move_to_end(name)
+        return resident
+
+    def _is_behind(self, resident: Resident) -> bool:
+        """Whether a crash would lose more records of a stream than it may."""
+        usual = self._settings.snapshot_every or SNAPSHOT_RECORDS
+        return self._settings.durability == "snapshot" and resident.records >= MAX_BEHIND * usual
+
+    def _behind(self) -> RequestError:
+        self._metrics.refused.labels("store_failed").inc()
+        return RequestError("store_failed", "snapshots cannot be written now; nothing was taken in", retry_after=1)
+
+    def note(self, resident: Resident, size: int) -> None:
+        """Plan a snapshot of a stream that has taken in a record of so many bytes in the log, if it is due."""
+        self._new_bytes += size
         durability, every = self._settings.durability, self._settings.snapshot_every
         if durability == "none":
             return
         if every is not None or durability == "snapshot":
             is_due = resident.records >= resident.share * (every or SNAPSHOT_RECORDS)
         else:  # the log takes as much space as the snapshot that replaces it
-            is_due = resident.bytes >= resident.share * self._snapshot_bytes and resident.records >= MIN_LOGGED
-            is_due = is_due or resident.records >= MAX_LOGGED
+            is_due = resident.bytes >= resident.share * self._due_bytes or resident.records >= MAX_LOGGED
         if is_due:
             self._due[resident.name] = None
 
-    def write_due(self, limit: int) -> None:
-        """Write some of the snapshots that are due. If that fails, they stay due."""
-        names = [name for name, _ in zip(list(self._due), range(limit), strict=False)]
+    @property
+    def _due_bytes(self) -> int:
+        return max(self._snapshot_bytes, MIN_LOGGED_BYTES)
+
+    def write_due(self, records: int) -> None:
+        """Write snapshots that are due, after a batch of so many records. If that fails, they stay due.
+
+        There may be more that are due: about as many bytes are written as the batch has added to the log.
+        """
+        limit = 1 + max(records // RECORDS_PER_SNAPSHOT, self._new_bytes // self._due_bytes)
+        self._new_bytes = 0
+        names = list(islice(self._due, limit))
         if names:
             try:
                 self.write(self._residents[name] for name in names)
             except StoreError as error:
-                log.error("snapshots could not be written", extra={"fields": {"error": str(error)}})
+                self.failures.note("snapshots could not be written", error)
 
     def write_overdue(self) -> None:
         """Write a snapshot of a stream that keeps the log from being trimmed, even if it has to be loaded for that."""
@@ -138,7 +173,7 @@ class Residents:
             return
         name = StreamName(stream.owner, stream.key)
         was_resident = name in self._residents
-        resident = self._residents.get(name) or self._load([name])[name]
+        resident = self._residents.get(name) or self.load([name])[name]
         if isinstance(resident, Resident):
             self.write([resident])
             if not was_resident:
@@ -147,8 +182,12 @@ class Residents:
     def write(self, residents: Iterable[Resident]) -> None:
         """Write snapshots of streams to the store."""
         residents = list(residents)
+        if not residents:
+            return
         snapshots = [self._snapshot(resident) for resident in residents]
+        self._cannot_write = True
         moved = self._store.save(snapshots)
+        self._cannot_write = False
         self._metrics.snapshots.inc(len(snapshots) - len(moved))
         for resident in residents:
             resident.bytes = resident.records = 0
@@ -162,7 +201,7 @@ class Residents:
 
         Streams that cannot be restored are logged and left as they are.
         """
-        loaded = self._load([StreamName(stream.owner, stream.key) for stream in streams])
+        loaded = self.load([StreamName(stream.owner, stream.key) for stream in streams])
         residents = [resident for resident in loaded.values() if isinstance(resident, Resident)]
         self.write(residents)
         counts = {resident.id: self.inexact(resident) for resident in residents}
@@ -204,7 +243,7 @@ class Residents:
             if self._settings.durability != "log":  # the log has it all
                 self.write(resident for resident in residents if resident.records)
         except StoreError as error:
-            log.error("idle streams could not be written out", extra={"fields": {"error": str(error)}})
+            self.failures.note("idle streams could not be written out", error)
             return
         for resident in residents:
             self.drop(resident.name)
@@ -222,35 +261,75 @@ class Residents:
             self._evict(idle)
         return self._settings.max_streams - len(self)
 
-    def _load(self, names: Sequence[StreamName]) -> dict[StreamName, Resident | RequestError]:
+    def load(
+        self, names: Collection[StreamName], seconds: float = math.inf
+    ) -> dict[StreamName, Resident | RequestError]:
+        """Restore streams from the store, or say why they cannot be used: all of them, or as many as the time allows.
+
+        Args:
+            names: Streams that are not in memory.
+            seconds: After which no more streams are begun.
+        """
         ready: dict[StreamName, Resident | RequestError] = {}
-        room = self._make_room(len(names))
+        together, size = list[tuple[StoredStream, Saved]](), 0
+        until, room = time.monotonic() + seconds, 0
         full = RequestError("overloaded", f"max_streams={self._settings.max_streams} streams are in use", retry_after=1)
-        stored = list[tuple[StoredStream, Saved]]()
         for name in names:
-            stream = self._store.find(*name)
-            if stream is None:
-                ready[name] = unknown(name)
-            elif len(stored) >= room:
-                ready[name] = full
-            elif (saved := self._store.load(stream.id)) is not None:
-                stored.append((stream, saved))
-            else:
-                ready[name] = unknown(name)
+            if not room:
+                room = max(0, self._make_room(min(len(names) - len(ready), ROOM)) - len(together))
+            found = self._stored(name) if room else full
+            if isinstance(found, RequestError):
+                ready[name] = found
+                continue
+            room -= 1
+            together.append(found)
+            size += SNAPSHOT_COST + len(found[1].rows)
+            if size >= REPLAYED_TOGETHER:
+                ready |= self._restored(together)
+                together, size = [], 0
+                if time.monotonic() > until:
+                    break
+        return ready | self._restored(together)
+
+    def _stored(self, name: StreamName) -> tuple[StoredStream, Saved] | RequestError:
+        """What the store has of a stream."""
+        stream = self._store.find(*name)
+        if stream is None:
+            return unknown(name)
         try:
-            return ready | self._restore(stored)
+            saved = self._store.load(stream.id)
+        except StoreError:
+            raise
+        except Exception as error:
+            return self._damaged(name, error)
+        return unknown(name) if saved is None else (stream, saved)
+
+    def _restored(self, stored: Sequence[tuple[StoredStream, Saved]]) -> dict[StreamName, Resident | RequestError]:
+        """Restore streams, or say which of them cannot be."""
+        ready: dict[StreamName, Resident | RequestError] = {}
+        try:
+            return self._restore(stored)
+        except StoreError:
+            raise
         except Exception:  # one of them cannot be restored: find out which
             for stream, saved in stored:
-                name = StreamName(stream.owner, stream.key)
                 try:
                     ready |= self._restore([(stream, saved)])
+                except StoreError:
+                    raise
                 except Exception as error:
-                    log.exception("a stream cannot be restored", extra={"fields": {"key": name.key}})
-                    ready[name] = RequestError("damaged", f"key {name.key!r} cannot be restored: {error}")
+                    name = StreamName(stream.owner, stream.key)
+                    ready[name] = self._damaged(name, error)
             return ready
+
+    def _damaged(self, name: StreamName, error: Exception) -> RequestError:
+        self.failures.note("a stream cannot be restored", error, key=name.key)
+        return RequestError("damaged", f"key {name.key!r} cannot be restored: {error}")
 
     def _restore(self, stored: Sequence[tuple[StoredStream, Saved]]) -> dict[StreamName, Resident | RequestError]:
         """Restore streams from their snapshots and replay their logs: all of them, or none and raise."""
+        for _, saved in stored:
+            require_whole(saved)
         snapshots = [saved.snapshot for _, saved in stored if saved.snapshot is not None]
         ours = [snapshot for snapshot in snapshots if snapshot.model == self._model]
         rows = [row for _, saved in stored for row in saved.rows]
@@ -264,7 +343,7 @@ class Residents:
                 if snapshot.model != self._model
             }
             earlier = [(stream, record) for stream, start in starts.items() for record in start.records]
-            records = [*earlier, *((row.stream, row.record) for row in rows)]
+            records = [*earlier, *((row.stream, unsealed(row.record, row.number)) for row in rows)]
             if records:
                 self.sessions.take_many([stream for stream, _ in records], [unpack(record) for _, record in records])
         except BaseException:
@@ -295,6 +374,17 @@ class Residents:
             self._snapshot_bytes = len(state)
         answers, model = list(resident.answers), self._model
         return Snapshot(resident.id, resident.last, tokens, state, memory, answers, model, resident.exact_after)
+
+
+def require_whole(saved: Saved) -> None:
+    """Raise ValueError if records or answers of a stream are missing in the store, or have changed there."""
+    last, answers = (0, ()) if saved.snapshot is None else (saved.snapshot.number, saved.snapshot.answers)
+    kept = [number for number, _ in answers]
+    logged = [row.number for row in saved.rows]
+    if kept != list(range(last - len(kept) + 1, last + 1)) or logged != list(range(last + 1, last + len(logged) + 1)):
+        raise ValueError(f"records or answers are missing before or after number {last}")
+    for number, answer in (*answers, *((row.number, row.answer) for row in saved.rows)):
+        unsealed(answer, number)
 
 
 def unknown(name: StreamName) -> RequestError:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nystream.live import Sessions
+from nystream.data.reader import LiveReader
+from nystream.live import Sessions, live_reader
 from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
 from nystream.serve.batcher import Batcher, Kind, Requests
@@ -67,7 +68,7 @@ class Service(Front):
 
     def __init__(self, sessions: Sessions, settings: Settings) -> None:
         tokens, metrics = Tokens.of(settings), Metrics()
-        self.store = open_store(settings, sessions.model)
+        self.store = open_store(settings, sessions.model, sessions.reader)
         super().__init__(settings, tokens, metrics, batcher_of(sessions, self.store, settings, metrics))
 
     def store_bytes(self) -> int | None:
@@ -76,16 +77,17 @@ class Service(Front):
 
 def batcher_of(sessions: Sessions, store: Store, settings: Settings, metrics: Metrics) -> Batcher:
     """Return what runs requests in this process; first, streams of another model are continued with this one."""
-    engine = Engine(sessions, store, identity(sessions.model), settings, metrics)
+    engine = Engine(sessions, store, identity(sessions.model, sessions.reader), settings, metrics)
     if settings.migrate:
         migrate(engine.residents, store)
     return Batcher(engine, settings, metrics)
 
 
-def open_store(settings: Settings, model: StreamModel) -> Store:
-    """Return the store of a service."""
+def open_store(settings: Settings, model: StreamModel, reader: LiveReader | None = None) -> Store:
+    """Return the store of a service; the reader is by default the model's, with the policies of the settings."""
     kept = Kept(0, model.replay_length) if settings.keep is None else Kept(settings.keep, 0)
-    name, store = identity(model), str(settings.store)
+    reader = reader or live_reader(model, settings.missing, settings.gaps)
+    name, store = identity(model, reader), str(settings.store)
     if settings.durability == "none":
         return SqliteStore(None, name, kept)
     if store.startswith(SCHEMES):

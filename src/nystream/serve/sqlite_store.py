@@ -11,6 +11,7 @@ is kept of them for another model is copied to a segment when a snapshot is writ
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from array import array
 from collections import OrderedDict
@@ -24,7 +25,7 @@ from nystream.serve.checkpoints import WAL_BYTES, Checkpoints
 from nystream.serve.protocol import pack, unpack
 from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
-FORMAT = "nystream-streams-1"
+FORMAT = "nystream-streams-2"
 BUSY_MS = 2000
 SCHEMA = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -53,6 +54,8 @@ WHERE log.number > coalesce(snapshots.number, 0) ORDER BY log.id
 NOTHING = Kept(0, 0)
 MAX_SPAN, MIN_SPAN = 3, 8192  # rows of the log for each that is needed, and at least
 
+log = logging.getLogger(__name__)
+
 
 class SqliteStore:
     """Streams in a SQLite file; only one thread may use it at a time.
@@ -67,6 +70,7 @@ class SqliteStore:
     def __init__(self, path: Path | None, model: str, kept: Kept = NOTHING, migrate: bool = False) -> None:
         self._path, self._model, self._kept = path, model, kept
         self._name = "the temporary store" if path is None else str(path)
+        path = None if path is None else path.resolve()  # SQLite's other files and the lock are beside the file itself
         self._lock = None if path is None else _locked(path)
         try:
             self._db = sqlite3.connect("" if path is None else path, isolation_level=None, check_same_thread=False)
@@ -82,6 +86,9 @@ class SqliteStore:
             # By stream: the rows after its snapshot, whose numbers follow that of the snapshot. Streams are in order
             # of their first rows.
             self._rows: OrderedDict[int, array[int]] = OrderedDict()
+            self._needed = 0  # rows in `_rows`
+            self._counts: dict[str, int] = {}  # streams by owner, of owners that were asked for
+            self._is_full = False  # the disk
             self._first = self._last = 0  # ids in the log
             for row, stream in self._db.execute(NEEDED):
                 self._note(stream, row)
@@ -98,6 +105,10 @@ class SqliteStore:
                 raise ValueError(f"store={self._name} is not a file of streams: {error}") from error
             raise
         self._checkpoints = None if path is None else Checkpoints(path)
+        try:
+            self._make_space()  # the last process may have left much in the WAL
+        except StoreError as error:
+            log.warning("the WAL could not be moved", extra={"fields": {"error": str(error)}})
 
     def _check(self, migrate: bool) -> None:
         """Create the tables of a new file; raise ValueError if the file is not of this model."""
@@ -126,6 +137,9 @@ class SqliteStore:
                 is_new = self._db.execute(insert, (owner, key)).rowcount == 1
                 (row,) = self._db.execute(f"{STREAM} WHERE owner = ? AND key = ?", (owner, key))
                 opened.append((self._stream(row), is_new))
+        for stream, is_new in opened:
+            if stream.owner in self._counts:
+                self._counts[stream.owner] += is_new
         return opened
 
     def find(self, owner: str, key: str) -> StoredStream | None:
@@ -139,15 +153,23 @@ class SqliteStore:
             return [self._stream(row) for row in self._db.execute(chosen, (owner, after, limit))]
 
     def count(self, owner: str) -> int:
-        with self._errors():
-            (count,) = self._db.execute("SELECT count(*) FROM streams WHERE owner = ?", (owner,)).fetchone()
-        return int(count)
+        if owner not in self._counts:
+            with self._errors():
+                (count,) = self._db.execute("SELECT count(*) FROM streams WHERE owner = ?", (owner,)).fetchone()
+            self._counts[owner] = int(count)
+        return self._counts[owner]
 
     def load(self, stream: int) -> Saved:
         with self._errors():
-            row = self._db.execute("SELECT * FROM snapshots WHERE stream = ?", (stream,)).fetchone()
-            chosen = "SELECT stream, number, record, answer FROM log WHERE id = ?"
-            rows = [LogRow(*self._db.execute(chosen, (id,)).fetchone()) for id in self._rows.get(stream, ())]
+            try:
+                row = self._db.execute("SELECT * FROM snapshots WHERE stream = ?", (stream,)).fetchone()
+                chosen = "SELECT stream, number, record, answer FROM log WHERE id = ?"
+                found = [self._db.execute(chosen, (id,)).fetchone() for id in self._rows.get(stream, ())]
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as error:  # a damaged page: other streams are on other pages
+                raise ValueError(f"{self._name}: {error}") from error
+        rows = [LogRow(*row) for row in found]
         if row is None:
             return Saved(None, rows)
         id, number, tokens, state, memory, answers, model, exact_after = row
@@ -176,8 +198,9 @@ class SqliteStore:
         snapshots = list(snapshots)
         saved = {snapshot.stream for snapshot in snapshots}
         first = next((rows[0] for stream, rows in self._rows.items() if stream not in saved), self._last + 1)
-        # Without waiting for the disk: the next commit of the log brings it there, and until then the log is enough.
-        self._db.execute("PRAGMA synchronous = NORMAL")
+        if saved <= self._rows.keys():
+            # Not waiting for the disk: the next commit of the log brings it there, and until then the log is enough.
+            self._db.execute("PRAGMA synchronous = NORMAL")
         try:
             with self._transaction():
                 for snapshot in snapshots:
@@ -191,7 +214,7 @@ class SqliteStore:
             self._db.execute("PRAGMA synchronous = FULL")
         self._first = max(first, self._first)
         for stream in saved:
-            self._rows.pop(stream, None)
+            self._forget_rows(stream)
         return set()
 
     def _keep(self, snapshot: Snapshot) -> None:
@@ -213,13 +236,15 @@ class SqliteStore:
 
     def delete(self, stream: int) -> None:
         with self._transaction():
+            owner = self._db.execute("SELECT owner FROM streams WHERE id = ?", (stream,)).fetchone()
             for table, column in (("snapshots", "stream"), ("segments", "stream"), ("streams", "id")):
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (stream,))
-        self._rows.pop(stream, None)
+        if owner is not None and owner[0] in self._counts:
+            self._counts[owner[0]] -= 1
+        self._forget_rows(stream)
 
     def overdue(self) -> StoredStream | None:
-        needed = sum(map(len, self._rows.values())) if self._last - self._first > MIN_SPAN else 0
-        if not needed or self._last - self._first <= MAX_SPAN * needed + MIN_SPAN:
+        if not self._needed or self._last - self._first <= MAX_SPAN * self._needed + MIN_SPAN:
             return None
         with self._errors():
             row = self._db.execute(f"{STREAM} WHERE id = ?", (next(iter(self._rows)),)).fetchone()
@@ -248,11 +273,24 @@ class SqliteStore:
         if stream not in self._rows:
             self._rows[stream] = array("q")
         self._rows[stream].append(row)
+        self._needed += 1
+
+    def _forget_rows(self, stream: int) -> None:
+        self._needed -= len(self._rows.pop(stream, ()))
 
     def tidy(self) -> None:
         if self._checkpoints is not None:
             with self._errors():
                 self._checkpoints.finish(self._db)
+            if self._is_full:
+                self._make_space()
+
+    def _make_space(self) -> None:
+        """Move the WAL into the file, where its pages overwrite others: a full disk may have room for that."""
+        self._is_full = False
+        if self._checkpoints is not None:
+            with self._errors():
+                self._checkpoints.move_now(self._db)
 
     def close(self) -> None:
         if self._checkpoints is not None:
@@ -281,12 +319,13 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            self._is_full |= getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             raise StoreError(f"{self._name}: {error}") from error
 
 
 def _locked(path: Path) -> FileLock:
     """Lock a store: two services would take the same records. The system releases the lock when the process ends."""
-    if not path.resolve().parent.is_dir():  # the lock would create it
+    if not path.parent.is_dir():  # the lock would create it
         raise FileNotFoundError(f"store={path}: its folder does not exist; create it first")
     lock = FileLock(path.with_name(f"{path.name}.lock"), thread_local=False)  # another thread will close the store
     try:

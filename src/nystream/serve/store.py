@@ -36,13 +36,13 @@ class Snapshot(NamedTuple):
     tokens: int  # that the session has taken in
     state: bytes | None  # None if no record has given a token yet
     memory: dict[str, Any]
-    answers: Sequence[tuple[int, bytes]]  # numbers and packed answers of the last records up to that one
+    answers: Sequence[tuple[int, bytes]]  # numbers and sealed answers of the last records up to that one
     model: str  # whose state it is
     exact_after: int = 0  # tokens after which answers are those of a stream that this model has read from its start
 
 
 class LogRow(NamedTuple):
-    """A record and its answer, both packed."""
+    """A record and its answer, both packed and sealed: see `seals`."""
 
     stream: int  # id
     number: int
@@ -154,8 +154,11 @@ class Store(Protocol):
 
 
 def other_model(store: str, theirs: str, ours: str) -> ValueError:
-    """Return the error if a store has streams of another model."""
-    return ValueError(
-        f"store={store} has streams of another model ({theirs:.8}… there, {ours:.8}… here); give `migrate` to continue "
-        f"them with this one, or another `store` for new streams"
-    )
+    """Return the error if a store has streams of another model, or of this one with another reader."""
+    way_out = "give `migrate` to continue them with this one, or another `store` for new streams"
+    if theirs.partition("-")[0] == ours.partition("-")[0]:
+        return ValueError(
+            f"store={store} has streams that were read with other policies; give `missing` and `gaps` as they were, or "
+            f"{way_out.replace('this one', 'these')}"
+        )
+    return ValueError(f"store={store} has streams of another model ({theirs:.8}… there, {ours:.8}… here); {way_out}")
