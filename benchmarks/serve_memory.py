@@ -12,8 +12,8 @@ log       the records since the snapshot, until they take as much space. Only th
           streams share, can be deleted: it may have `MAX_SPAN` times as many rows as are needed, and `MIN_SPAN` more
 segments  records before the snapshot for a retrained model: as many as the window, and one piece between two snapshots
 
-each in whole pages of SQLite. The WAL comes on top. It does not depend on the streams, and may be four times as large as
-it is when it is moved into the file.
+each in whole pages of SQLite. The WAL comes on top. It does not depend on the streams; it may become four times as
+large as it is when it begins to be moved into the file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from _common import write_results
 from _service import Service, gtzan_model, record
 
 from nystream.serve.checkpoints import WAL_BYTES
-from nystream.serve.residents import MIN_LOGGED
 from nystream.serve.sqlite_store import MAX_SPAN, MIN_SPAN
 
 CONNECTIONS = 10
@@ -128,17 +127,18 @@ def bound(store: Path, streams: int, window: int) -> dict[str, Any]:
     """The bytes that a stream may take in the file, from the largest rows there are."""
     with closing(sqlite3.connect(store)) as db:
         (page,) = db.execute("PRAGMA page_size").fetchone()
-        sizes = "max(length(state)), max(length(state) + length(memory) + length(answers))"
-        state, snapshot = db.execute(f"SELECT {sizes} FROM snapshots").fetchone()
+        parts = "max(length(state) + length(memory) + length(answers))"
+        (snapshot,) = db.execute(f"SELECT {parts} FROM snapshots").fetchone()
         row, raw = db.execute("SELECT max(length(record) + length(answer)), max(length(record)) FROM log").fetchone()
         (memory,) = db.execute("SELECT max(length(memory)) FROM segments").fetchone()
-    # The records between two snapshots: a batch may bring a piece more before one is written.
-    between = max(MIN_LOGGED, math.ceil(state / row)) + PIECE
+    # A batch may bring a piece more before a snapshot is written.
+    least = math.ceil(snapshot / row)
+    between = least + PIECE
     log = (MAX_SPAN * between + math.ceil(MIN_SPAN / streams)) * pages(row, page)
     segment = pages(between * (raw + 3) + (memory or 0), page)
-    kept = (math.ceil(window / max(1, between - PIECE)) + 1) * segment
-    parts = {"snapshot": pages(snapshot, page), "log": log, "segments": kept}
-    return {"bytes": sum(parts.values()), "parts": parts, "snapshot_bytes": snapshot, "log_row_bytes": row}
+    kept = (math.ceil(window / least) + 1) * segment
+    shares = {"snapshot": pages(snapshot, page), "log": log, "segments": kept}
+    return {"bytes": sum(shares.values()), "parts": shares, "snapshot_bytes": snapshot, "log_row_bytes": row}
 
 
 def main() -> None:
