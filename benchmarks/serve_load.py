@@ -36,7 +36,7 @@ RATE = 4.0  # tokens a second and stream
 WARM_UP_SECONDS = 3.0  # that are not measured
 AHEAD, AHEAD_SECONDS = 56, 20.0  # records of each stream beforehand: half as many as are between two snapshots
 LIMIT_MS = 50.0  # of p99, for a number of streams that is held
-MOST_TRIALS, RESOLUTION, ROUND = 8, 0.1, 50  # of the search
+MOST_TRIALS, RESOLUTION, ROUND = 7, 0.1, 50  # of the search
 CASES: dict[str, list[str]] = {
     "log": ["--durability", "log"],
     "snapshot": ["--durability", "snapshot"],
