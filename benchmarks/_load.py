@@ -54,6 +54,11 @@ class Tally:
         self.latencies: list[float] = []
         self.refusals = self.retries = self.errors = 0
 
+    def begin(self) -> None:
+        """Count from now on."""
+        self.count_from = time.perf_counter()
+        self.refusals = self.retries = self.errors = 0
+
 
 class Connection:
     """One WebSocket, which carries some streams.

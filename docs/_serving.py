@@ -11,9 +11,9 @@ def load() -> str:
     """Latencies under load, by durability and limits of batches; how many streams are held, and what one takes."""
     record = results("serve_load")
     cases = record["cases"]
-    # What overload does is only worth a column if it happened.
-    extra = {"refusals": "refused", "unanswered": "unanswered"}
-    extra = {name: head for name, head in extra.items() if any(case.get(name) for case in cases)}
+    # What overload does is only worth columns if it happened.
+    is_overloaded = any(case.get("refusals") or case["unanswered"] for case in cases)
+    extra = {"records_per_second": "answers per second", "refusals": "refused"} if is_overloaded else {}
     rows = [
         [
             f"`{case['case']}`",
@@ -32,7 +32,8 @@ def load() -> str:
         [
             f"{cases[0]['streams']:,} streams of a model of GTZAN's size, each with 4 tokens per second at random "
             f"times, over WebSockets on the same machine ({source(record)}). A batch is the mean number of records "
-            "that ran together.",
+            "that ran together"
+            + ("; a record without an answer at the end counts with the time it has waited." if is_overloaded else "."),
             table([*head, *extra.values()], rows),
             *([_held(record)] if "held" in record else []),
         ]
