@@ -1,193 +1,97 @@
 """How many live streams `nystream serve` holds, and how long an answer takes.
 
-Streams of the one-block model of GTZAN (random weights) push 4 tokens a second each, with Poisson arrivals, over
-WebSockets on the loopback interface. The service is a process of its own. A latency counts from the time at which a
-record was to be sent, so that a client that falls behind does not hide it.
+    python benchmarks/serve_load.py --write          # about twelve minutes, writes results/serve_load.json
+    python benchmarks/serve_load.py --streams 100 --seconds 5 --parts cases --cases log none
 
-    python benchmarks/serve_load.py --streams 1000 --seconds 20
+Streams of the one-block model of GTZAN (random weights) push 4 tokens a second each, with Poisson arrivals, over
+WebSockets on the loopback interface. The service is a process of its own, the clients are this one. A latency counts
+from the time at which a record was to be sent, so that a client that falls behind does not hide it; a record without an
+answer at the end counts with the time it has waited. What is refused is sent again, as a client must. The first records
+are pushed beforehand, so that snapshots are written while it measures.
+
+cases     one number of streams, with the durabilities, and with several limits of batches
+search    the largest number of streams with a p99 of at most 50 ms, by doubling and then bisecting; memory and size of
+          the store for each stream
+migrate   how much longer a service takes to start that continues the streams of another model
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
-import os
-import random
 import resource
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
-import torch
-import websockets
 from _common import write_results
-
-import nystream as ns
+from _load import Load
+from _service import Service, gtzan_model
 
 RATE = 4.0  # tokens a second and stream
 WARM_UP_SECONDS = 3.0  # that are not measured
+AHEAD, AHEAD_SECONDS = 56, 20.0  # records of each stream beforehand: half as many as are between two snapshots
+LIMIT_MS = 50.0  # of p99, for a number of streams that is held
+MOST_TRIALS, RESOLUTION, ROUND = 7, 0.1, 50  # of the search
 CASES: dict[str, list[str]] = {
     "log": ["--durability", "log"],
     "snapshot": ["--durability", "snapshot"],
     "none": ["--durability", "none"],
+    "log, max-wait-ms 0": ["--durability", "log", "--max-wait-ms", "0"],
+    "log, max-wait-ms 10": ["--durability", "log", "--max-wait-ms", "10"],
+    "log, max-wait-ms 25": ["--durability", "log", "--max-wait-ms", "25"],
     "log, max-batch 1": ["--durability", "log", "--max-batch", "1"],
-    "none, max-batch 1": ["--durability", "none", "--max-batch", "1"],
 }
+PARTS = ("cases", "search", "migrate")
 
 
-def save_model(folder: Path) -> None:
-    torch.manual_seed(0)
-    attention = ns.AttentionConfig("co-fixed-single", embed_dim=192, num_heads=16, window=120, landmarks=4)
-    config = ns.ModelConfig(input_dim=128, output_dim=10, attention=attention, ff_dim=192)
-    model = ns.StreamModel(config, ns.ModelInfo("classification", labels=tuple(f"genre {i}" for i in range(10))))
-    ns.fit_landmarks(model, [torch.randn(8, 240, 128)])
-    model.save_pretrained(folder)
+def measure(
+    case: str, streams: int, seconds: float, model: Path, store: Path, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    service = Service(model, store, *CASES[case])
+    try:
+        # Without batches the first records would still wait when the measurement begins.
+        ahead = 0 if "--max-batch" in CASES[case] else AHEAD
+        figures = asyncio.run(_measured(service, Load(service, streams, arguments.connections), ahead, seconds))
+    finally:
+        service.stop()
+    figures = {"case": case, "streams": streams, "seconds": seconds} | figures
+    print(json.dumps(figures), flush=True)
+    return figures
 
 
-class Service:
-    """`nystream serve` in a process of its own."""
-
-    def __init__(self, model: Path, store: Path, options: list[str]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        words = ["serve", str(model), "--port", str(self.port), "--store", str(store), *options]
-        self._log = store.with_suffix(".log").open("w")
-        self.process = subprocess.Popen([sys.executable, "-m", "nystream", *words], stderr=self._log)
-        for _ in range(600):
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError("the service did not start")
-
-    def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory_bytes(self) -> int:
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    def metrics(self) -> dict[str, float]:
-        text = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5).read().decode()
-        lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
-        return {name: float(value) for name, _, value in lines}
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
-        self._log.close()
-
-
-class Load:
-    """Clients that push at given times, whatever the answers do.
-
-    Args:
-        port: The service's.
-        streams: Number of streams.
-        connections: Number of WebSockets that share them.
-        seconds: Duration.
-    """
-
-    def __init__(self, port: int, streams: int, connections: int, seconds: float) -> None:
-        self._url = f"ws://127.0.0.1:{port}/v1/stream"
-        self._streams, self._connections, self._seconds = streams, connections, seconds
-        self._records = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32).tolist()
-        self._due: dict[tuple[str, int], float] = {}
-        self.latencies: list[float] = []
-        self.errors = 0
-        self._count_from = 0.0
-
-    async def run(self) -> None:
-        options: dict[str, Any] = {"compression": None, "max_size": 1 << 24, "ping_interval": None}
-        sockets = [await websockets.connect(self._url, **options) for _ in range(self._connections)]
-        keys = [f"stream {i}" for i in range(self._streams)]
-        for place, one in enumerate(sockets):
-            await one.send(msgpack.packb([{"type": "open", "key": key} for key in keys[place :: len(sockets)]]))
-        opened = [0] * len(sockets)
-        for place, one in enumerate(sockets):
-            while opened[place] < len(keys[place :: len(sockets)]):
-                frame = msgpack.unpackb(await one.recv())
-                opened[place] += len(frame) if isinstance(frame, list) else 1
-        readers = [asyncio.create_task(self._read(one)) for one in sockets]
-        await self._write(sockets, keys)
-        end = time.perf_counter() + 10
-        while self._due and time.perf_counter() < end:
-            await asyncio.sleep(0.05)
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*(one.close() for one in sockets))
-
-    async def _write(self, sockets: list[Any], keys: list[str]) -> None:
-        chance, numbers = random.Random(0), [0] * len(keys)
-        began = due = time.perf_counter()
-        self._count_from = began + WARM_UP_SECONDS
-        while due < began + WARM_UP_SECONDS + self._seconds:
-            frames: dict[int, list[dict[str, Any]]] = {}
-            now = time.perf_counter()
-            while due <= now:
-                stream = chance.randrange(len(keys))
-                numbers[stream] += 1
-                number = numbers[stream]
-                self._due[keys[stream], number] = due
-                record = self._records[(stream + number) % len(self._records)]
-                push = {"type": "push", "key": keys[stream], "number": number, "record": record}
-                frames.setdefault(stream % len(sockets), []).append(push)
-                due += chance.expovariate(RATE * len(keys))
-            for place, messages in frames.items():
-                for message in messages:  # a client of one stream would send each alone
-                    await sockets[place].send(msgpack.packb(message))
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-
-    async def _read(self, one: Any) -> None:
-        async for data in one:
-            now, frame = time.perf_counter(), msgpack.unpackb(data)
-            for message in frame if isinstance(frame, list) else [frame]:
-                due = self._due.pop((message["key"], message["number"]), None)
-                if message["type"] != "answer":
-                    self.errors += 1
-                elif due is not None and due >= self._count_from:
-                    self.latencies.append(now - due)
-
-
-def measure(name: str, model: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        service = Service(model, Path(folder) / "streams.db", CASES[name])
-        try:
-            load = Load(service.port, arguments.streams, arguments.connections, arguments.seconds)
-            before, ours, began = service.cpu_seconds(), _own_cpu(), time.perf_counter()
-            asyncio.run(load.run())
-            took = time.perf_counter() - began
-            metrics = service.metrics()
-            result: dict[str, Any] = {
-                "case": name,
-                "streams": arguments.streams,
-                "answers": len(load.latencies),
-                "unanswered": len(load._due),
-                "errors": load.errors,
-                "records_per_batch": round(
-                    metrics["nystream_batch_records_sum"] / metrics["nystream_batch_records_count"], 2
-                ),
-                "service_cores": round((service.cpu_seconds() - before) / took, 2),
-                "client_cores": round((_own_cpu() - ours) / took, 2),
-                "service_memory_mb": round(service.memory_bytes() / 1e6),
-                "store_mb": round(sum(path.stat().st_size for path in Path(folder).glob("*.db*")) / 1e6, 1),
-            }
-            for level in (50, 99, 99.9):
-                result[f"p{level}_ms"] = round(float(np.percentile(load.latencies or [np.nan], level)) * 1000, 2)
-            return result
-        finally:
-            service.stop()
+async def _measured(service: Service, load: Load, ahead: int, seconds: float) -> dict[str, Any]:
+    await load.open(ahead, AHEAD_SECONDS)
+    await load.pace(RATE, WARM_UP_SECONDS)
+    before, cpu, own, began = service.metrics(), service.cpu_seconds(), _own_cpu(), time.perf_counter()
+    load.tally.begin()
+    await load.pace(RATE, seconds)
+    took, cpu, own = time.perf_counter() - began, service.cpu_seconds() - cpu, _own_cpu() - own
+    memory, store = service.memory_bytes(), sum(service.store_bytes())
+    counts = {name: value - before.get(name, 0.0) for name, value in service.metrics().items()}
+    unanswered = await load.close()
+    tally, commits = load.tally, counts["nystream_commit_seconds_count"]
+    figures = {
+        "answers": len(tally.latencies) - unanswered,
+        "unanswered": unanswered,
+        "refusals": tally.refusals,
+        "retries": tally.retries,
+        "errors": tally.errors,
+        "records_per_second": round(counts['nystream_records_total{outcome="answered"}'] / took),
+        "records_per_batch": round(counts["nystream_batch_records_sum"] / counts["nystream_batch_records_count"], 2),
+        "commit_ms": round(counts["nystream_commit_seconds_sum"] / commits * 1000, 2) if commits else None,
+        "service_cores": round(cpu / took, 2),
+        "client_cores": round(own / took, 2),
+        "service_memory_mb": round(memory / 1e6, 1),
+        "store_mb": round(store / 1e6, 1),
+    }
+    levels = {f"p{level}_ms": float(np.percentile(tally.latencies, level)) * 1000 for level in (50, 99, 99.9)}
+    return figures | {name: round(value, 2) for name, value in levels.items()}
 
 
 def _own_cpu() -> float:
@@ -195,26 +99,88 @@ def _own_cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+def is_held(trial: dict[str, Any]) -> bool:
+    return trial["p99_ms"] <= LIMIT_MS and not (trial["unanswered"] or trial["refusals"] or trial["errors"])
+
+
+def search(model: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The largest number of streams that is held, and what a stream takes, from the smallest to that number."""
+    trials = list[dict[str, Any]]()
+    low, high, streams = 0, 0, max(1, arguments.streams // 2)
+    while len(trials) < MOST_TRIALS and (not high or high - low > max(RESOLUTION * low, ROUND)):
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            store = Path(folder) / "streams.db"
+            trials.append(measure("log", streams, arguments.trial_seconds, model, store, arguments))
+        low, high = (streams, high) if is_held(trials[-1]) else (low, streams)
+        streams = max(1, round((low + high) / 2 / ROUND)) * ROUND if high else 2 * streams
+    held = [trial for trial in trials if is_held(trial)]
+    if not held:
+        return {"trials": trials}
+    least, most = (choose(held, key=lambda trial: trial["streams"]) for choose in (min, max))
+    figures: dict[str, Any] = {"trials": trials, "held": {"limit_ms": LIMIT_MS, **most}}
+    if more := most["streams"] - least["streams"]:
+        for name, field in (("memory_per_stream", "service_memory_mb"), ("store_per_stream", "store_mb")):
+            figures[name] = round((most[field] - least[field]) * 1e6 / more)
+    return figures
+
+
+def migration(other: Path, store: Path, streams: int) -> dict[str, Any]:
+    """How much longer a start takes with `--migrate` than the next one, which finds nothing to do."""
+    seconds = []
+    for options in (["--migrate"], []):
+        service = Service(other, store, *options)
+        replayed = service.metrics()["nystream_replayed_total"]
+        seconds.append(service.start_seconds)
+        service.stop()
+        if options:
+            records = int(replayed)
+    took = seconds[0] - seconds[1]
+    figures = {"streams": streams, "records": records, "seconds": round(took, 2)}
+    figures |= {"start_seconds": round(seconds[1], 2), "streams_per_second": round(streams / took)}
+    print(json.dumps({"migrate": figures}), flush=True)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each case")
+    parser.add_argument("--trial-seconds", type=float, default=15.0, help="of each trial of the search")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument(
         "--folder", type=Path, default=None, help="where the store is written; by default a temporary one"
     )
     parser.add_argument("--write", action="store_true", help="write results/serve_load.json")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "model"
-        save_model(model)
-        results = []
-        for name in arguments.cases:
-            results.append(measure(name, model, arguments))
-            print(json.dumps(results[-1]), flush=True)
+    if "migrate" in arguments.parts and not ("cases" in arguments.parts and "log" in arguments.cases):
+        parser.error("--parts migrate continues the streams of the case log; add cases to --parts, and log to --cases")
+    if arguments.write and (set(arguments.parts), set(arguments.cases)) != (set(PARTS), set(CASES)):
+        parser.error("--write needs all parts and all cases, which the documentation shows")
+    # A collection that goes through all of torch would look like a slow answer.
+    gc.freeze()
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        model, other = Path(folder) / "model", Path(folder) / "other"
+        gtzan_model(0).save_pretrained(model)
+        gtzan_model(1).save_pretrained(other)
+        if "cases" in arguments.parts:
+            figures["cases"] = []
+            for place, case in enumerate(arguments.cases):
+                store = Path(folder) / f"{place}.db"
+                figures["cases"].append(measure(case, arguments.streams, arguments.seconds, model, store, arguments))
+                if case == "log" and "migrate" in arguments.parts:
+                    figures["migrate"] = migration(other, store, arguments.streams)
+                for path in Path(folder).glob(f"{place}.db*"):
+                    path.unlink()
+        if "search" in arguments.parts:
+            figures |= search(model, arguments)
+            print(json.dumps({name: value for name, value in figures.items() if name not in ("cases", "trials")}))
     if arguments.write:
-        write_results("serve_load", {"cases": results})
+        write_results("serve_load", figures)
+    if "search" in arguments.parts and "held" not in figures:
+        sys.exit(f"no number of streams was held with a p99 of at most {LIMIT_MS:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -201,6 +201,36 @@ def test_scores_of_lighter_pools(monkeypatch):
     assert "gtzan, 2 deep blocks, n = 120, d = 192, m = 4, on the fault-filtered split; electricity, 2 deep" in page
 
 
+def test_blocks_of_the_service(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    serving = load("_serving")
+    case = {"case": "log", "streams": 1000, "p50_ms": 4.6, "p99_ms": 18.6, "p99.9_ms": 129.5, "records_per_batch": 12.8}
+    case |= {
+        "unanswered": 0,
+        "service_cores": 0.79,
+        "client_cores": 0.18,
+        "service_memory_mb": 608.2,
+        "store_mb": 398.3,
+    }
+    record = {"command": "python a.py", "hardware": {"cpu": "CPU", "cores": 2, "torch": "2"}, "cases": [case]}
+    monkeypatch.setattr(serving, "results", lambda _: record)
+    assert "| `log` | 4.6 ms | 18.6 ms | 129.5 ms | 12.8 | 0.79 | 0.18 | 608 MB | 398 MB |" in serving.load()
+    assert "largest number" not in serving.load()
+    assert serving.migration() == ""
+    case |= {"refusals": 0, "records_per_second": 4005}
+    overloaded = {"case": "log, max-batch 1", "unanswered": 9, "refusals": 1200, "records_per_second": 812}
+    record["cases"] = [case, case | overloaded]
+    record["held"] = case | {"limit_ms": 50.0, "streams": 2500}
+    record |= {"memory_per_stream": 171_000, "store_per_stream": 380_000}
+    record["migrate"] = {"streams": 1000, "seconds": 7.25, "streams_per_second": 138, "records": 150_000}
+    page = serving.load()
+    assert "| memory | store | answers per second | refused |" in page
+    assert "| 398 MB | 812 | 1,200 |" in page
+    assert "a p99 of at most 50 ms was 2,500" in page
+    assert "Each stream more took 171 kB of memory and 380 kB of the store." in page
+    assert "1,000 streams of GTZAN's size in 7.2 s (138 per second), in which it read 150,000" in serving.migration()
+
+
 def test_citation():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
