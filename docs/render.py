@@ -17,7 +17,7 @@ from _browser import browser
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _export import code, export_step, exported, exported_scores, traced
 from _quiet import quiet
-from _serving import load
+from _serving import load, sizing
 from _source import ROOT, results, source, table, us
 
 from nystream.cli.bench_cells import three
@@ -285,6 +285,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "client-js": lambda: code("examples/browser/src/stream.js", "js"),
     "client-cpp": lambda: code("examples/cpp/stream.cpp", "cpp"),
     "load": load,
+    "sizing": sizing,
     "narrow": narrow,
     "compiling": compiling,
 }
