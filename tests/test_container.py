@@ -198,7 +198,7 @@ class Container:
         while not self.is_healthy():
             assert self._process.poll() is None, self._process.stderr.read().decode()
             assert time.monotonic() < end
-            time.sleep(0.1)
+            time.sleep(0.5)  # a check is a process, which takes time from the service
 
     def stop(self, number=signal.SIGTERM):
         self._process.send_signal(number)
@@ -225,10 +225,9 @@ def test_the_image_serves(image, start, run_outside):
     attention = ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
     config = ns.ModelConfig(input_dim=2, output_dim=1, attention=attention)
     ns.StreamModel(config, ns.ModelInfo(inputs=("a", "b"), labels=("sum",))).save_pretrained(image.path("/model"))
-    code = "import nystream, torch; print(nystream.__file__, torch.version.cuda)"
-    found, cuda = run_outside("python", "-c", code, cwd=image.path("/data"), **image.environ).split()
-    assert Path(found).is_relative_to(image.path("/opt/nystream"))
-    assert cuda == "None"
+    code = "import importlib.util as util; print(*(util.find_spec(name).origin for name in ('nystream', 'torch')))"
+    found = run_outside("python", "-c", code, cwd=image.path("/data"), **image.environ).split()
+    assert all(Path(path).is_relative_to(image.path("/opt/nystream")) for path in found)
 
     container = start()
     assert not container.is_healthy()  # it cannot have started yet
