@@ -92,3 +92,35 @@ def memory() -> str:
         f"{store['file_per_stream'] / 1e3:,.0f} kB per stream; its bound is {bound['bytes'] / 1e3:,.0f} kB ({shares}). "
         f"The WAL, which all streams share, took at most {store['largest_wal_mb']:,.0f} MB."
     )
+
+
+def sizing() -> str:
+    """What a stream takes, from the measurement of `load`."""
+    record = results("serve_load")
+    (case,) = (case for case in record["cases"] if case["case"] == "log")
+    streams = case["streams"]
+    lines = [
+        f"- {streams:,} streams with 4 records per second each took {case['service_cores']:.2f} cores: "
+        f"{streams / case['service_cores']:,.0f} streams per core."
+    ]
+    if "memory_per_stream" in record:
+        memory, store = record["memory_per_stream"], record["store_per_stream"]
+        lines += [
+            f"- Each stream more took {memory / 1e3:,.0f} kB of memory: {1e9 / memory:,.0f} streams per GB.",
+            f"- Each stream more took {store / 1e3:,.0f} kB of the disk: {1e9 / store:,.0f} streams per GB.",
+        ]
+    else:
+        lines += [
+            f"- The process took {case['service_memory_mb']:,} MB of memory for them, with all that it loads.",
+            f"- The store took {case['store_mb']:,.0f} MB: {case['store_mb'] * 1e3 / streams:,.0f} kB for each stream.",
+        ]
+    if "held" in record:
+        held = record["held"]
+        lines.append(
+            f"- On {record['hardware']['cores']} cores, which the clients shared, {held['streams']:,} streams were the "
+            f"most with a p99 of at most {held['limit_ms']:.0f} ms."
+        )
+    return (
+        f"Durability `log`, the record of the [table above](#batching-and-limits), {source(record)}:\n\n"
+        + "\n".join(lines)
+    )

@@ -17,7 +17,7 @@ from _browser import browser
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _export import code, export_step, exported, exported_scores, traced
 from _quiet import quiet
-from _serving import faults, load, memory, migration
+from _serving import faults, load, memory, migration, sizing
 from _source import ROOT, results, source, table, us
 
 from nystream.cli.bench_cells import three
@@ -288,6 +288,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faults": faults,
     "memory": memory,
     "migration": migration,
+    "sizing": sizing,
     "narrow": narrow,
     "compiling": compiling,
 }

@@ -2,6 +2,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,24 @@ def data_dir() -> Path:
 def lacking():
     """Skips a test for want of a tool; where the tools are part of the checks, it fails."""
     return pytest.fail if os.environ.get("CI") else pytest.skip
+
+
+@pytest.fixture(scope="session")
+def outside_environ():
+    """The environment for programs that must not find the checkout."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+@pytest.fixture(scope="session")
+def run_outside(outside_environ):
+    """Runs a command that must not find the checkout and must not fail; returns what it prints."""
+
+    def run(*command, cwd, **env):
+        done = subprocess.run(command, cwd=cwd, env=outside_environ | env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """The wheel, built here and imported outside the checkout."""
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,27 +37,21 @@ print(json.dumps({
 """
 
 
-def run(*command: str, cwd: Path, **env: str) -> str:
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | env
-    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory, run_outside: Callable[..., str]) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT), cwd=folder)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation"]
+    run_outside(*build, "--outdir", str(folder), str(ROOT), cwd=folder)
     (wheel,) = folder.glob("*.whl")
     target = folder / "site"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--no-index"]
-    run(*pip, "--target", str(target), str(wheel), cwd=folder)
+    run_outside(*pip, "--target", str(target), str(wheel), cwd=folder)
     return target
 
 
-def test_wheel_imports_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_wheel_imports_outside_the_checkout(installed: Path, tmp_path: Path, run_outside: Callable[..., str]) -> None:
     assert ROOT not in tmp_path.parents
-    found = json.loads(run(sys.executable, "-c", PROBE, cwd=tmp_path, PYTHONPATH=str(installed)))
+    found = json.loads(run_outside(sys.executable, "-c", PROBE, cwd=tmp_path, PYTHONPATH=str(installed)))
     assert Path(found["file"]).parent == installed / "nystream"
     assert found["version"] == found["metadata_version"] == nystream.__version__
     assert found["script"] == "nystream.cli:main"
