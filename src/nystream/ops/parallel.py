@@ -14,13 +14,17 @@ pieces whose logits are far apart.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nystream.ops import gather, partials
+from nystream.config import AttentionConfig
+from nystream.ops import fused, gather, partials
 from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR, Partial, select
+from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
 
@@ -31,7 +35,7 @@ AT_ONCE = 1 << 24
 
 
 def windowed(
-    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None = None
+    weight: Tensor, logit: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
 ) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
@@ -39,13 +43,19 @@ def windowed(
     Returns [B, T, H, D]. A token that is not finite makes the output of every window that contains it NaN, and no
     others.
     """
+    n, r = cfg.window, cfg.update_size
+    if fused.wanted(value, weight.shape[1], cfg):
+        sums = partial(fused.landmarks, n=n, when=when, decay=decay)
+    else:
+        value = accumulate(value)
+        sums = partial(_chunked, n=n, r=r, when=when, decay=decay)
     # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
     finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
     exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
     if not tracing() and bool(finite.all()) and bool(exists.all()):
-        return _chunked(weight, logit, value, n, r, when, decay)
+        return sums(weight, logit, value)
     used = (finite & exists[..., None])[..., None]
-    out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when, decay)
+    out = sums(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0))
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 

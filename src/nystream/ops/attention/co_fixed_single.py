@@ -125,7 +125,7 @@ def _outputs(
     decay: Tensor | None,
 ) -> Tensor:
     row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
-    out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when, decay)
+    out = parallel.windowed(row, logit, value, cfg, when, decay)
     return out.transpose(1, 2).to(value.dtype)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nystream.config import AttentionConfig
-from nystream.ops import gather, parallel, ring
+from nystream.ops import fused, gather, parallel, ring
 from nystream.ops.decay import falls
 from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
@@ -130,12 +130,20 @@ def banded(
 ) -> Tensor:
     """Softmax attention of every token over its own window.
 
-    q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Blocks of up to n queries see the n tokens
-    before them: 4 n d multiply-adds per token. Returns [B, H, T, D].
+    q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Returns [B, H, T, D].
     """
-    n, r, length, device = cfg.window, cfg.update_size, q.shape[2], q.device
     bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
     key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
+    attend = fused.full if fused.wanted(value, q.shape[2], cfg) else _blocks
+    out = attend(q, key, value, cfg, when, decay)
+    return out.masked_fill(parallel.spoiled(bad, cfg.window, when).transpose(1, 2)[..., None], torch.nan)
+
+
+def _blocks(
+    q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None
+) -> Tensor:
+    """Blocks of up to n queries see the n tokens before them: 4 n d multiply-adds per token."""
+    n, r, length, device = cfg.window, cfg.update_size, q.shape[2], q.device
     scores = q.shape[0] * q.shape[1] * 2 * n  # for one query of a block of n
     block = min(length, r * -(-min(max(n, 16), max(16, parallel.AT_ONCE // scores)) // r))
     count = -(-length // block)
@@ -161,5 +169,4 @@ def banded(
         flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen))
         out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)
         outs.append(out.unflatten(0, (q.shape[0], -1)))
-    out = torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]
-    return out.masked_fill(parallel.spoiled(bad, n, when).transpose(1, 2)[..., None], torch.nan)
+    return torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]

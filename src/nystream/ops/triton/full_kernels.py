@@ -1,0 +1,174 @@
+"""Kernels of windowed softmax attention: every query attends to the keys of its own window.
+
+    o_t = Σ_s p_ts v_s,   p_ts = exp(l_ts − L_t),   l_ts = q_t k_sᵀ / √d − λ (age of s at t)
+
+The forward pass stores o and L; the backward pass computes the p again:
+
+    dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ − do_t o_tᵀ),   dq_t = Σ_s ds_ts k_s / √d,   dk_s = Σ_t ds_ts q_t / √d
+    dλ   = − Σ_ts ds_ts (age of s at t)
+
+q, o [B, T, H, D]; k, v [B, S, H, D]; L [B, H, T], in powers of two; decay [B, H].
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, inside, position, read, rows
+
+
+@triton.jit
+def attend(
+    q,
+    key,
+    value,
+    first_key,
+    last_key,
+    decay,
+    out,
+    lse,
+    T,
+    S,
+    H,
+    scale,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    DECAY: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    tile, b, h = position(T, H, BLOCK_Q)
+    row, b = b * H + h, b.to(tl.int64)
+    t = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    known = b * T + tl.minimum(t, T - 1)
+    first, last = tl.load(first_key + known), tl.load(last_key + known)
+    rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    query = read(q, b, t, h, T, H, D, DP)
+    largest = tl.full([BLOCK_Q], FLOOR, tl.float32)
+    total = tl.zeros([BLOCK_Q], tl.float32)
+    mean = tl.zeros([BLOCK_Q, DP], tl.float32)
+    for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
+        s = at + tl.arange(0, BLOCK_K)
+        k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
+        seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
+        logit = tl.dot(query, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+        logit += biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
+        new = tl.maximum(largest, tl.max(logit, 1))
+        p = tl.exp2(logit - new[:, None])
+        shrink = tl.exp2(largest - new)
+        total = total * shrink + tl.sum(p, 1)
+        mean = tl.dot(p.to(v.dtype), v, mean * shrink[:, None], input_precision=PRECISION)
+        largest = new
+    tl.store(rows(out, b, t, h, T, H, D, DP), mean / total[:, None], mask=inside(t, T, D, DP))
+    tl.store(lse + row.to(tl.int64) * T + t, largest + tl.log2(total), mask=t < T)
+
+
+@triton.jit
+def query_gradient(
+    q,
+    key,
+    value,
+    first_key,
+    last_key,
+    decay,
+    out,
+    lse,
+    out_gradient,
+    q_gradient,
+    overlap,
+    decay_gradient,
+    T,
+    S,
+    H,
+    scale,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    DECAY: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dq, and do_t o_tᵀ in `overlap` [B, H, T]; dλ of every tile in `decay_gradient` [B, H, tiles]."""
+    tile, b, h = position(T, H, BLOCK_Q)
+    row, b = b * H + h, b.to(tl.int64)
+    t = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    known = tl.minimum(t, T - 1)
+    first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
+    rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    query, do = read(q, b, t, h, T, H, D, DP), read(out_gradient, b, t, h, T, H, D, DP)
+    o = read(out, b, t, h, T, H, D, DP)
+    along = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
+    line = row.to(tl.int64) * T
+    tl.store(overlap + line + t, along, mask=t < T)
+    whole = tl.load(lse + line + known)
+    dq = tl.zeros([BLOCK_Q, DP], tl.float32)
+    aged = tl.zeros([BLOCK_Q], tl.float32)
+    for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
+        s = at + tl.arange(0, BLOCK_K)
+        k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
+        seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
+        age = (last[:, None] - s[None, :]).to(tl.float32)
+        logit = tl.dot(query, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+        p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[:, None])
+        ds = p * (tl.dot(do, tl.trans(v), input_precision=PRECISION) - along[:, None])
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
+        if DECAY:
+            aged += tl.sum(ds * age, 1)
+    tl.store(rows(q_gradient, b, t, h, T, H, D, DP), dq * scale, mask=inside(t, T, D, DP))
+    if DECAY:
+        tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.where(t < T, aged, 0.0), 0))
+
+
+@triton.jit
+def key_gradients(
+    q,
+    key,
+    value,
+    first_query,
+    last_query,
+    last_key,
+    decay,
+    lse,
+    out_gradient,
+    overlap,
+    key_gradient,
+    value_gradient,
+    T,
+    S,
+    H,
+    scale,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    DECAY: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dk and dv."""
+    tile, b, h = position(S, H, BLOCK_K)
+    row, b = b * H + h, b.to(tl.int64)
+    s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    known = b * S + tl.minimum(s, S - 1)
+    first, last = tl.load(first_query + known), tl.load(last_query + known)
+    rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
+    line = row.to(tl.int64) * T
+    dk = tl.zeros([BLOCK_K, DP], tl.float32)
+    dv = tl.zeros([BLOCK_K, DP], tl.float32)
+    for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_Q):
+        t = at + tl.arange(0, BLOCK_Q)
+        t_known = tl.minimum(t, T - 1)
+        query, do = read(q, b, t, h, T, H, D, DP), read(out_gradient, b, t, h, T, H, D, DP)
+        whole, along = tl.load(lse + line + t_known), tl.load(overlap + line + t_known)
+        seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
+        age = (tl.load(last_key + b * T + t_known)[None, :] - s[:, None]).to(tl.float32)
+        logit = tl.dot(k, tl.trans(query), input_precision=PRECISION) * (scale * LOG2E)
+        p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[None, :])
+        dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
+        ds = p * (tl.dot(v, tl.trans(do), input_precision=PRECISION) - along[None, :])
+        dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
+    exists = inside(s, S, D, DP)
+    tl.store(rows(key_gradient, b, s, h, S, H, D, DP), dk * scale, mask=exists)
+    tl.store(rows(value_gradient, b, s, h, S, H, D, DP), dv, mask=exists)

@@ -1,0 +1,97 @@
+"""Attention of a piece through fixed landmarks: `landmark_kernels`, as a differentiable function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nystream.ops.triton import landmark_kernels as kernels
+from nystream.ops.triton import launch
+from nystream.ops.triton.band import Band
+from nystream.ops.triton.launch import Tile
+from nystream.ops.triton.once import Gradients, Once
+
+
+def attend(weight: Tensor, logit: Tensor, value: Tensor, band: Band, decay: Tensor | None) -> Tensor:
+    """weight [B, T, H, m], logit [B, S, H, m], value [B, S, H, D], decay [B, H] -> [B, T, H, D], float32."""
+    out: Tensor = _Attend.apply(weight, logit, value, decay, band)  # type: ignore[no-untyped-call]
+    return out
+
+
+def tile(width: int) -> Tile:
+    """For heads of this width. Large tiles have wide edges, small ones sum the middle more often."""
+    return Tile(64, 64, 4) if width <= 64 else Tile(32, 32, 4)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, logit: Tensor, value: Tensor, decay: Tensor | None, band: Band) -> Tensor:
+        weight, logit = (x.permute(0, 2, 3, 1).contiguous() for x in (weight, logit))  # [B, H, m, T], [B, H, m, S]
+        value, decay = value.contiguous(), None if decay is None else decay.contiguous()
+        (B, H, m, T), D = weight.shape, value.shape[-1]
+        lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
+        sizes = _sizes(weight, value, decay)
+        rows = {name: sizes[name] for name in ("T", "S", "H", "M", "DECAY", "BLOCK_Q", "BLOCK_K", "num_warps")}
+        with launch.on(value):
+            kernels.normalize[launch.programs(T, sizes["BLOCK_Q"], B * H * m)](
+                logit, band.first_key, band.last_key, decay, lse, **rows
+            )
+            kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
+                weight, logit, value, band.first_key, band.last_key, decay, lse, out, **sizes
+            )
+        ctx.save_for_backward(weight, logit, value, decay, lse, *band)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        dw, dl, dv, *rates = Once.apply(_gradients, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return dw, dl, dv, rates[0] if rates else None, None
+
+
+def _gradients(
+    out_gradient: Tensor,
+    weight: Tensor,
+    logit: Tensor,
+    value: Tensor,
+    decay: Tensor | None,
+    lse: Tensor,
+    *runs: Tensor,
+) -> Gradients:
+    """dw, dl, dv and, with a decay, dλ."""
+    band, (B, H, _, T) = Band(*runs), weight.shape
+    out_gradient = out_gradient.contiguous()
+    weight_gradient, logit_gradient, value_gradient = (torch.empty_like(x) for x in (weight, logit, value))
+    sizes = _sizes(weight, value, decay)
+    by_query = launch.programs(T, sizes["BLOCK_Q"], B * H)
+    by_key = launch.programs(value.shape[1], sizes["BLOCK_K"], B * H)
+    falls = None if decay is None else lse.new_empty(by_key)
+    with launch.on(value):
+        kernels.weight_gradient[by_query](
+            logit, value, band.first_key, band.last_key, decay, lse, out_gradient, weight_gradient, **sizes
+        )
+        kernels.key_gradients[by_key](
+            weight, logit, value, band.first_query, band.last_query, band.last_key, decay,
+            lse, out_gradient, weight_gradient, logit_gradient, value_gradient, falls, **sizes,
+        )  # fmt: skip
+    dw, dl = (x.permute(0, 3, 1, 2) for x in (weight_gradient, logit_gradient))
+    if falls is None:
+        return dw, dl, value_gradient
+    return dw, dl, value_gradient, falls.view(B, H, -1).sum(-1)
+
+
+def _sizes(weight: Tensor, value: Tensor, decay: Tensor | None) -> dict[str, Any]:
+    (_, H, m, T), (_, S, _, D) = weight.shape, value.shape
+    return {
+        "T": T,
+        "S": S,
+        "H": H,
+        "D": D,
+        "DP": launch.padded(D),
+        "M": m,
+        "MP": launch.padded(m),
+        "DECAY": decay is not None,
+        "PRECISION": launch.precision(value),
+        **tile(D).options(),
+    }
