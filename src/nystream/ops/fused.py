@@ -1,9 +1,9 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
-They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is installed
-(PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 256 wide and up to 64 landmarks. Everything
-else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both ways give
-the same outputs up to rounding, and the same state.
+They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
+installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 64 landmarks.
+Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
+ways give the same outputs up to rounding, and the same state.
 
 The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
 no second derivatives.
@@ -33,7 +33,7 @@ from nystream.ops.tracing import tracing
 Mode = Literal["auto", "always", "never"]
 
 SHORTEST = 64  # tokens of a piece
-WIDEST = 256  # numbers of a head
+WIDEST = 128  # numbers of a head
 MOST = 64  # landmarks
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
@@ -45,8 +45,8 @@ def kernels(mode: Mode) -> Iterator[None]:
     """Choose how `steps` is computed inside the `with` block.
 
     Args:
-        mode: "auto", the default, uses the fused kernels by the rule above, "never" does not, and "always" uses them for
-            pieces of any length, with an error where they cannot be used.
+        mode: "auto", the default, uses the fused kernels by the rule above, "never" does not, and "always" uses them
+            for pieces of any length, with an error where they cannot be used.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")

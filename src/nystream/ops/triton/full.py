@@ -20,9 +20,11 @@ def attend(q: Tensor, key: Tensor, value: Tensor, band: Band, scale: float, deca
     return out
 
 
-def tile(width: int) -> Tile:
-    """For heads of this width."""
-    return Tile(64, 64, 4) if width <= 64 else Tile(64, 32, 4) if width <= 128 else Tile(32, 32, 4)
+def tile(kernel: str, width: int) -> Tile:
+    """The tile of a kernel for heads of this width: the largest that spills no registers on sm_90."""
+    if kernel == "key_gradients":
+        return Tile(32, 64, 8) if width <= 64 else Tile(64, 32, 8)
+    return Tile(64, 32, 4 if width <= 64 or kernel == "attend" else 8)
 
 
 class _Attend(torch.autograd.Function):
@@ -32,9 +34,9 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:
         q, key, value = (x.contiguous() for x in (q, key, value))
         decay = None if decay is None else decay.contiguous()
-        B, T, H, D = q.shape
+        B, T, H, _ = q.shape
         out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=torch.float32)
-        sizes = _sizes(q, key, scale, decay)
+        sizes = _sizes("attend", q, key, scale, decay)
         with launch.on(q):
             kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
                 q, key, value, band.first_key, band.last_key, decay, out, lse, **sizes
@@ -69,25 +71,25 @@ def _gradients(
     band, (B, T, H, _) = Band(*runs), q.shape
     out_gradient = out_gradient.contiguous()
     q_gradient, key_gradient, value_gradient = (torch.empty_like(x) for x in (q, key, value))
-    overlap, sizes = torch.empty_like(lse), _sizes(q, key, scale, decay)
-    by_query = launch.programs(T, sizes["BLOCK_Q"], B * H)
-    by_key = launch.programs(key.shape[1], sizes["BLOCK_K"], B * H)
-    falls = None if decay is None else lse.new_empty(by_query)
+    overlap = torch.empty_like(lse)
+    by_query, by_key = (_sizes(kernel, q, key, scale, decay) for kernel in ("query_gradient", "key_gradients"))
+    programs = launch.programs(T, by_query["BLOCK_Q"], B * H)
+    falls = None if decay is None else lse.new_empty(programs)
     with launch.on(q):
-        kernels.query_gradient[by_query](
+        kernels.query_gradient[programs](
             q, key, value, band.first_key, band.last_key, decay,
-            out, lse, out_gradient, q_gradient, overlap, falls, **sizes,
+            out, lse, out_gradient, q_gradient, overlap, falls, **by_query,
         )  # fmt: skip
-        kernels.key_gradients[by_key](
+        kernels.key_gradients[launch.programs(key.shape[1], by_key["BLOCK_K"], B * H)](
             q, key, value, band.first_query, band.last_query, band.last_key, decay,
-            lse, out_gradient, overlap, key_gradient, value_gradient, **sizes,
+            lse, out_gradient, overlap, key_gradient, value_gradient, **by_key,
         )  # fmt: skip
     if falls is None:
         return q_gradient, key_gradient, value_gradient
     return q_gradient, key_gradient, value_gradient, falls.view(B, H, -1).sum(-1)
 
 
-def _sizes(q: Tensor, key: Tensor, scale: float, decay: Tensor | None) -> dict[str, Any]:
+def _sizes(kernel: str, q: Tensor, key: Tensor, scale: float, decay: Tensor | None) -> dict[str, Any]:
     _, T, H, D = q.shape
     return {
         "T": T,
@@ -96,7 +98,8 @@ def _sizes(q: Tensor, key: Tensor, scale: float, decay: Tensor | None) -> dict[s
         "scale": scale,
         "D": D,
         "DP": launch.padded(D),
+        "PART": launch.padded(D) if D <= 64 else 32,
         "DECAY": decay is not None,
         "PRECISION": launch.precision(q),
-        **tile(D).options(),
+        **tile(kernel, D).options(),
     }

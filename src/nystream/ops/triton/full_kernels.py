@@ -4,8 +4,8 @@
 
 The forward pass stores o and L; the backward pass computes the p again:
 
-    dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ − do_t o_tᵀ),   dq_t = Σ_s ds_ts k_s / √d,   dk_s = Σ_t ds_ts q_t / √d
-    dλ   = − Σ_ts ds_ts (age of s at t)
+    dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ − do_t o_tᵀ),   dλ = − Σ_ts ds_ts (age of s at t)
+    dq_t = Σ_s ds_ts k_s / √d,   dk_s = Σ_t ds_ts q_t / √d
 
 q, o [B, T, H, D]; k, v [B, S, H, D]; L [B, H, T], in powers of two; decay [B, H].
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, inside, position, read, rows
+from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, inside, position, products, read, rows
 
 
 @triton.jit
@@ -37,6 +37,7 @@ def attend(
     DECAY: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     tile, b, h = position(T, H, BLOCK_Q)
@@ -45,20 +46,19 @@ def attend(
     known = b * T + tl.minimum(t, T - 1)
     first, last = tl.load(first_key + known), tl.load(last_key + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
-    query = read(q, b, t, h, T, H, D, DP)
     largest = tl.full([BLOCK_Q], FLOOR, tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     mean = tl.zeros([BLOCK_Q, DP], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
-        k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
-        logit = tl.dot(query, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+        logit = products(q, t, T, key, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
         logit += biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         new = tl.maximum(largest, tl.max(logit, 1))
         p = tl.exp2(logit - new[:, None])
         shrink = tl.exp2(largest - new)
         total = total * shrink + tl.sum(p, 1)
+        v = read(value, b, s, h, S, H, D, DP)
         mean = tl.dot(p.to(v.dtype), v, mean * shrink[:, None], input_precision=PRECISION)
         largest = new
     tl.store(rows(out, b, t, h, T, H, D, DP), mean / total[:, None], mask=inside(t, T, D, DP))
@@ -88,6 +88,7 @@ def query_gradient(
     DECAY: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """dq, and do_t o_tᵀ in `overlap` [B, H, T]; dλ of every tile in `decay_gradient` [B, H, tiles]."""
@@ -97,8 +98,7 @@ def query_gradient(
     known = tl.minimum(t, T - 1)
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
-    query, do = read(q, b, t, h, T, H, D, DP), read(out_gradient, b, t, h, T, H, D, DP)
-    o = read(out, b, t, h, T, H, D, DP)
+    do, o = read(out_gradient, b, t, h, T, H, D, DP), read(out, b, t, h, T, H, D, DP)
     along = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
     line = row.to(tl.int64) * T
     tl.store(overlap + line + t, along, mask=t < T)
@@ -107,12 +107,13 @@ def query_gradient(
     aged = tl.zeros([BLOCK_Q], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
-        k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
         age = (last[:, None] - s[None, :]).to(tl.float32)
-        logit = tl.dot(query, tl.trans(k), input_precision=PRECISION) * (scale * LOG2E)
+        logit = products(q, t, T, key, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
         p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[:, None])
-        ds = p * (tl.dot(do, tl.trans(v), input_precision=PRECISION) - along[:, None])
+        dp = products(out_gradient, t, T, value, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
+        ds = p * (dp - along[:, None])
+        k = read(key, b, s, h, S, H, D, DP)
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
         if DECAY:
             aged += tl.sum(ds * age, 1)
@@ -144,6 +145,7 @@ def key_gradients(
     DECAY: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """dk and dv."""
@@ -153,21 +155,22 @@ def key_gradients(
     known = b * S + tl.minimum(s, S - 1)
     first, last = tl.load(first_query + known), tl.load(last_query + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
-    k, v = read(key, b, s, h, S, H, D, DP), read(value, b, s, h, S, H, D, DP)
     line = row.to(tl.int64) * T
     dk = tl.zeros([BLOCK_K, DP], tl.float32)
     dv = tl.zeros([BLOCK_K, DP], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_Q):
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
-        query, do = read(q, b, t, h, T, H, D, DP), read(out_gradient, b, t, h, T, H, D, DP)
         whole, along = tl.load(lse + line + t_known), tl.load(overlap + line + t_known)
         seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
         age = (tl.load(last_key + b * T + t_known)[None, :] - s[:, None]).to(tl.float32)
-        logit = tl.dot(k, tl.trans(query), input_precision=PRECISION) * (scale * LOG2E)
+        logit = products(key, s, S, q, t, T, b, h, H, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION) * (scale * LOG2E)
         p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[None, :])
+        do = read(out_gradient, b, t, h, T, H, D, DP)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
-        ds = p * (tl.dot(v, tl.trans(do), input_precision=PRECISION) - along[None, :])
+        dp = products(value, s, S, out_gradient, t, T, b, h, H, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION)
+        ds = p * (dp - along[None, :])
+        query = read(q, b, t, h, T, H, D, DP)
         dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
     exists = inside(s, S, D, DP)
     tl.store(rows(key_gradient, b, s, h, S, H, D, DP), dk * scale, mask=exists)

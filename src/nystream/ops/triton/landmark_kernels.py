@@ -21,7 +21,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, inside, position, read, rows, split
+from nystream.ops.triton.tiles import (
+    FLOOR,
+    LOG2E,
+    biases,
+    edge_tile,
+    edge_tiles,
+    inside,
+    position,
+    products,
+    read,
+    rows,
+    split,
+)
 
 
 @triton.jit
@@ -62,16 +74,16 @@ def normalize(
     largest = middle - rate * (last - origin)
     total = tl.sum(lane_total * tl.exp2(lane_largest - middle), 0) + tl.zeros([BLOCK_Q], tl.float32)
 
-    for side in tl.static_range(2):
-        start, until = (begin, shared) if side == 0 else (rest, end)
-        for at in range(start, until, BLOCK_K):
-            s = at + tl.arange(0, BLOCK_K)
-            seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-            x = tl.load(l_line + s, mask=s < until, other=float("-inf")) * LOG2E
-            x = x[None, :] + biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
-            new = tl.maximum(largest, tl.max(x, 1))
-            total = total * tl.exp2(largest - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
-            largest = new
+    before, count = edge_tiles(begin, shared, rest, end, BLOCK_K)
+    for number in range(count):
+        at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
+        s = at + tl.arange(0, BLOCK_K)
+        seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
+        x = tl.load(l_line + s, mask=s < until, other=float("-inf")) * LOG2E
+        x = x[None, :] + biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
+        new = tl.maximum(largest, tl.max(x, 1))
+        total = total * tl.exp2(largest - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
+        largest = new
     tl.store(lse + line * T + t, tl.where(total > 0, largest + tl.log2(total), 0.0), mask=t < T)
 
 
@@ -151,19 +163,19 @@ def attend(
     share = tl.load(weight + lines, mask=(j < M)[:, None], other=0.0) * tl.exp2(reference[:, None] - own)
     o = tl.dot(tl.trans(share), sums, input_precision=PRECISION)
 
-    for side in tl.static_range(2):
-        start, until = (begin, shared) if side == 0 else (rest, end)
-        for at in range(start, until, BLOCK_K):
-            s = at + tl.arange(0, BLOCK_K)
-            seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-            bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
-            p = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
-            for i in range(M):
-                x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
-                whole = tl.load(lse + (row * M + i) * T + known)
-                w = tl.load(weight + (row * M + i) * T + known)
-                p += w[:, None] * tl.exp2(x[None, :] - whole[:, None] + bias)
-            o = tl.dot(p, read(value, b, s, h, S, H, D, DP).to(tl.float32), o, input_precision=PRECISION)
+    before, count = edge_tiles(begin, shared, rest, end, BLOCK_K)
+    for number in range(count):
+        at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
+        s = at + tl.arange(0, BLOCK_K)
+        seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
+        bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
+        p = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
+        for i in range(M):
+            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
+            whole = tl.load(lse + (row * M + i) * T + known)
+            w = tl.load(weight + (row * M + i) * T + known)
+            p += w[:, None] * tl.exp2(x[None, :] - whole[:, None] + bias)
+        o = tl.dot(p, read(value, b, s, h, S, H, D, DP).to(tl.float32), o, input_precision=PRECISION)
     tl.store(rows(out, b, t, h, T, H, D, DP), o, mask=inside(t, T, D, DP))
 
 
@@ -187,6 +199,7 @@ def weight_gradient(
     DECAY: tl.constexpr,
     BLOCK_Q: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """dw."""
@@ -209,24 +222,23 @@ def weight_gradient(
     do = read(out_gradient, b, t, h, T, H, D, DP)
     dw = tl.exp2(reference[:, None] - own) * tl.dot(sums, tl.trans(do), input_precision=PRECISION)  # [MP, BLOCK_Q]
 
-    for side in tl.static_range(2):
-        start, until = (begin, shared) if side == 0 else (rest, end)
-        for at in range(start, until, BLOCK_K):
-            s = at + tl.arange(0, BLOCK_K)
-            seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-            bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
-            v = read(value, b, s, h, S, H, D, DP).to(tl.float32)
-            dp = tl.dot(do, tl.trans(v), input_precision=PRECISION)
-            for i in range(M):
-                x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
-                whole = tl.load(lse + (row * M + i) * T + known)
-                part = tl.sum(tl.exp2(x[None, :] - whole[:, None] + bias) * dp, 1)
-                dw += tl.where((j == i)[:, None], part[None, :], 0.0)
+    before, count = edge_tiles(begin, shared, rest, end, BLOCK_K)
+    for number in range(count):
+        at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
+        s = at + tl.arange(0, BLOCK_K)
+        seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
+        bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
+        dp = products(out_gradient, t, T, value, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
+        for i in range(M):
+            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
+            whole = tl.load(lse + (row * M + i) * T + known)
+            part = tl.sum(tl.exp2(x[None, :] - whole[:, None] + bias) * dp, 1)
+            dw += tl.where((j == i)[:, None], part[None, :], 0.0)
     tl.store(w_gradient + lines, dw, mask=(j < M)[:, None] & (t < T)[None, :])
 
 
 @triton.jit
-def key_gradients(
+def middle_gradients(
     weight,
     logit,
     value,
@@ -252,37 +264,36 @@ def key_gradients(
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dl and dv; dλ of every tile in `decay_gradient` [B, H, tiles]."""
+    """dl and dv, from the queries that see all keys of a tile; dλ of every tile in `decay_gradient` [B, H, tiles]."""
     tile, b, h = position(S, H, BLOCK_K)
     row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
     s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
     exists, known = s < S, tl.minimum(s, S - 1)
     first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
-    begin, shared, rest, end = split(first, last)
+    _, shared, rest, _ = split(first, last)
     origin = tl.max(known, 0)
 
     j = tl.arange(0, MP)
     lines = (row * M + j)[:, None] * S + known[None, :]
-    x = tl.load(logit + lines, mask=(j < M)[:, None] & exists[None, :], other=float("-inf")) * LOG2E
-    x -= (rate * (origin - known))[None, :]  # [MP, BLOCK_K]
-    reference = tl.maximum(tl.max(x, 1), FLOOR)  # the queries of the middle see all keys: it is above none of their L
-    e = tl.exp2(x - reference[:, None])
+    real = (j < M)[:, None] & exists[None, :]
+    own = tl.load(logit + lines, mask=real, other=float("-inf")) * LOG2E - (rate * (origin - known))[None, :]
+    reference = tl.maximum(tl.max(own, 1), FLOOR)  # the queries see all these keys, so it is above none of their L
 
-    # Sums over the queries of the middle of w exp(r − L) and [do, dw], and of the same times the age of `origin`.
+    # Sums over queries of w exp(r − L) times do and dw, and of the same times the age of `origin`.
     sums, dots = tl.zeros([MP, DP], tl.float32), tl.zeros([MP], tl.float32)
     aged_sums, aged_dots = tl.zeros([MP, DP], tl.float32), tl.zeros([MP], tl.float32)
     for at in range(shared, rest, BLOCK_Q):
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
         t_lines = (row * M + j)[:, None] * T + t_known[None, :]
-        real = (j < M)[:, None] & (t < rest)[None, :]
-        x = reference[:, None] - tl.load(lse + t_lines, mask=real, other=float("inf"))
+        there = (j < M)[:, None] & (t < rest)[None, :]
+        below = reference[:, None] - tl.load(lse + t_lines, mask=there, other=float("inf"))
         age = (tl.load(last_key + b * T + t_known) - origin).to(tl.float32)
         if DECAY:
-            x -= (rate * age)[None, :]
-        share = tl.load(weight + t_lines, mask=real, other=0.0) * tl.exp2(x)
-        dw = tl.load(w_gradient + t_lines, mask=real, other=0.0)
+            below -= (rate * age)[None, :]
+        share = tl.load(weight + t_lines, mask=there, other=0.0) * tl.exp2(below)
+        dw = tl.load(w_gradient + t_lines, mask=there, other=0.0)
         do = read(out_gradient, b, t, h, T, H, D, DP)
         sums = tl.dot(share, do, sums, input_precision=PRECISION)
         dots += tl.sum(share * dw, 1)
@@ -291,43 +302,88 @@ def key_gradients(
             aged_sums = tl.dot(aged, do, aged_sums, input_precision=PRECISION)
             aged_dots += tl.sum(aged * dw, 1)
 
+    e = tl.exp2(own - reference[:, None])
     v = read(value, b, s, h, S, H, D, DP).to(tl.float32)
     slope = tl.dot(sums, tl.trans(v), input_precision=PRECISION) - dots[:, None]
-    dl = e * slope
+    tl.store(logit_gradient + lines, e * slope, mask=real)
     dv = tl.dot(tl.trans(e), sums, input_precision=PRECISION)
-    fall = 0.0
-    if DECAY:
-        slope = slope * (origin - known).to(tl.float32)[None, :] - aged_dots[:, None]
-        fall += tl.sum(tl.sum(e * (slope + tl.dot(aged_sums, tl.trans(v), input_precision=PRECISION)), 1), 0)
-
-    for side in tl.static_range(2):
-        start, until = (begin, shared) if side == 0 else (rest, end)
-        for at in range(start, until, BLOCK_Q):
-            t = at + tl.arange(0, BLOCK_Q)
-            t_known = tl.minimum(t, T - 1)
-            seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
-            seen = seen & exists[:, None] & (t < until)[None, :]
-            age = (tl.load(last_key + b * T + t_known)[None, :] - known[:, None]).to(tl.float32)
-            bias = biases(seen, age, rate, DECAY)
-            do = read(out_gradient, b, t, h, T, H, D, DP)
-            dp = tl.dot(v, tl.trans(do), input_precision=PRECISION)
-            p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-            slopes = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-            for i in range(M):
-                x = tl.load(logit + (row * M + i) * S + known) * LOG2E
-                whole = tl.load(lse + (row * M + i) * T + t_known)
-                w = tl.load(weight + (row * M + i) * T + t_known)
-                dw = tl.load(w_gradient + (row * M + i) * T + t_known)
-                we = w[None, :] * tl.exp2(x[:, None] - whole[None, :] + bias)
-                part = we * (dp - dw[None, :])
-                p += we
-                dl += tl.where((j == i)[:, None], tl.sum(part, 1)[None, :], 0.0)
-                if DECAY:
-                    slopes += part
-            dv = tl.dot(p, do, dv, input_precision=PRECISION)
-            if DECAY:
-                fall += tl.sum(tl.sum(slopes * age, 1), 0)
-    tl.store(logit_gradient + lines, dl, mask=(j < M)[:, None] & exists[None, :])
     tl.store(rows(value_gradient, b, s, h, S, H, D, DP), dv, mask=inside(s, S, D, DP))
     if DECAY:
-        tl.store(decay_gradient + tl.program_id(0), -fall)
+        slope = slope * (origin - known).to(tl.float32)[None, :] - aged_dots[:, None]
+        slope += tl.dot(aged_sums, tl.trans(v), input_precision=PRECISION)
+        tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.sum(e * slope, 1), 0))
+
+
+@triton.jit
+def edge_gradients(
+    weight,
+    logit,
+    value,
+    first_query,
+    last_query,
+    last_key,
+    decay,
+    lse,
+    out_gradient,
+    w_gradient,
+    logit_gradient,
+    value_gradient,
+    decay_gradient,
+    T,
+    S,
+    H,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    M: tl.constexpr,
+    MP: tl.constexpr,
+    DECAY: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """dl and dv, with the queries that see some keys of a tile added; the tiles are those of `middle_gradients`."""
+    tile, b, h = position(S, H, BLOCK_K)
+    row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
+    s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    exists, known = s < S, tl.minimum(s, S - 1)
+    first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
+    rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    begin, shared, rest, end = split(first, last)
+
+    j = tl.arange(0, MP)
+    lines = (row * M + j)[:, None] * S + known[None, :]
+    real = (j < M)[:, None] & exists[None, :]
+    dl = tl.load(logit_gradient + lines, mask=real, other=0.0)
+    dv = tl.load(rows(value_gradient, b, known, h, S, H, D, DP), mask=inside(s, S, D, DP), other=0.0).to(tl.float32)
+    fall = tl.zeros([BLOCK_K], tl.float32)
+    before, count = edge_tiles(begin, shared, rest, end, BLOCK_Q)
+    for number in range(count):
+        at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_Q)
+        t = at + tl.arange(0, BLOCK_Q)
+        t_known = tl.minimum(t, T - 1)
+        seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
+        seen = seen & exists[:, None] & (t < until)[None, :]
+        age = (tl.load(last_key + b * T + t_known)[None, :] - known[:, None]).to(tl.float32)
+        bias = biases(seen, age, rate, DECAY)
+        dp = products(value, s, S, out_gradient, t, T, b, h, H, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION)
+        p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
+        slopes = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
+        for i in range(M):
+            x = tl.load(logit + (row * M + i) * S + known) * LOG2E
+            whole = tl.load(lse + (row * M + i) * T + t_known)
+            w = tl.load(weight + (row * M + i) * T + t_known)
+            dw = tl.load(w_gradient + (row * M + i) * T + t_known)
+            we = w[None, :] * tl.exp2(x[:, None] - whole[None, :] + bias)
+            part = we * (dp - dw[None, :])
+            p += we
+            dl += tl.where((j == i)[:, None], tl.sum(part, 1)[None, :], 0.0)
+            if DECAY:
+                slopes += part
+        dv = tl.dot(p, read(out_gradient, b, t, h, T, H, D, DP), dv, input_precision=PRECISION)
+        if DECAY:
+            fall += tl.sum(slopes * age, 1)
+    tl.store(logit_gradient + lines, dl, mask=real)
+    tl.store(rows(value_gradient, b, s, h, S, H, D, DP), dv, mask=inside(s, S, D, DP))
+    if DECAY:
+        tl.store(decay_gradient + tl.program_id(0), -tl.sum(fall, 0))

@@ -20,9 +20,12 @@ def attend(weight: Tensor, logit: Tensor, value: Tensor, band: Band, decay: Tens
     return out
 
 
-def tile(width: int) -> Tile:
-    """For heads of this width. Large tiles have wide edges, small ones sum the middle more often."""
-    return Tile(64, 64, 4) if width <= 64 else Tile(32, 32, 4)
+def tile(kernel: str, width: int) -> Tile:
+    """The tile of a kernel for heads of this width. None spills registers on sm_90.
+
+    Large tiles have wide edges, small ones sum the middle more often.
+    """
+    return Tile(16 if kernel == "edge_gradients" and width > 64 else 32, 32, 4)
 
 
 class _Attend(torch.autograd.Function):
@@ -32,14 +35,15 @@ class _Attend(torch.autograd.Function):
         value, decay = value.contiguous(), None if decay is None else decay.contiguous()
         (B, H, m, T), D = weight.shape, value.shape[-1]
         lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
-        sizes = _sizes(weight, value, decay)
-        rows = {name: sizes[name] for name in ("T", "S", "H", "M", "DECAY", "BLOCK_Q", "BLOCK_K", "num_warps")}
+        first, second = (_sizes(kernel, weight, value, decay) for kernel in ("normalize", "attend"))
+        for name in ("D", "DP", "MP", "PRECISION"):
+            del first[name]
         with launch.on(value):
-            kernels.normalize[launch.programs(T, sizes["BLOCK_Q"], B * H * m)](
-                logit, band.first_key, band.last_key, decay, lse, **rows
+            kernels.normalize[launch.programs(T, first["BLOCK_Q"], B * H * m)](
+                logit, band.first_key, band.last_key, decay, lse, **first
             )
-            kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
-                weight, logit, value, band.first_key, band.last_key, decay, lse, out, **sizes
+            kernels.attend[launch.programs(T, second["BLOCK_Q"], B * H)](
+                weight, logit, value, band.first_key, band.last_key, decay, lse, out, **second
             )
         ctx.save_for_backward(weight, logit, value, decay, lse, *band)
         return out
@@ -63,25 +67,30 @@ def _gradients(
     band, (B, H, _, T) = Band(*runs), weight.shape
     out_gradient = out_gradient.contiguous()
     weight_gradient, logit_gradient, value_gradient = (torch.empty_like(x) for x in (weight, logit, value))
-    sizes = _sizes(weight, value, decay)
-    by_query = launch.programs(T, sizes["BLOCK_Q"], B * H)
-    by_key = launch.programs(value.shape[1], sizes["BLOCK_K"], B * H)
-    falls = None if decay is None else lse.new_empty(by_key)
+    by_query, middle, edges = (
+        _sizes(kernel, weight, value, decay) for kernel in ("weight_gradient", "middle_gradients", "edge_gradients")
+    )
+    part = {"PART": min(32, launch.padded(value.shape[-1]))}
+    programs = launch.programs(value.shape[1], middle["BLOCK_K"], B * H)
+    falls = None if decay is None else lse.new_empty(2, *programs)
+    middle_falls, edge_falls = (None, None) if falls is None else falls.unbind()
     with launch.on(value):
-        kernels.weight_gradient[by_query](
-            logit, value, band.first_key, band.last_key, decay, lse, out_gradient, weight_gradient, **sizes
+        kernels.weight_gradient[launch.programs(T, by_query["BLOCK_Q"], B * H)](
+            logit, value, band.first_key, band.last_key, decay, lse, out_gradient, weight_gradient, **by_query, **part
         )
-        kernels.key_gradients[by_key](
+        tensors = (
             weight, logit, value, band.first_query, band.last_query, band.last_key, decay,
-            lse, out_gradient, weight_gradient, logit_gradient, value_gradient, falls, **sizes,
+            lse, out_gradient, weight_gradient, logit_gradient, value_gradient,
         )  # fmt: skip
+        kernels.middle_gradients[programs](*tensors, middle_falls, **middle)
+        kernels.edge_gradients[programs](*tensors, edge_falls, **edges, **part)
     dw, dl = (x.permute(0, 3, 1, 2) for x in (weight_gradient, logit_gradient))
     if falls is None:
         return dw, dl, value_gradient
-    return dw, dl, value_gradient, falls.view(B, H, -1).sum(-1)
+    return dw, dl, value_gradient, falls.view(2, B, H, -1).sum((0, -1))
 
 
-def _sizes(weight: Tensor, value: Tensor, decay: Tensor | None) -> dict[str, Any]:
+def _sizes(kernel: str, weight: Tensor, value: Tensor, decay: Tensor | None) -> dict[str, Any]:
     (_, H, m, T), (_, S, _, D) = weight.shape, value.shape
     return {
         "T": T,
@@ -93,5 +102,5 @@ def _sizes(weight: Tensor, value: Tensor, decay: Tensor | None) -> dict[str, Any
         "MP": launch.padded(m),
         "DECAY": decay is not None,
         "PRECISION": launch.precision(value),
-        **tile(D).options(),
+        **tile(kernel, D).options(),
     }

@@ -13,14 +13,16 @@ SMALLEST = 16  # of any side of a tile that enters a matrix product
 
 
 class Tile(NamedTuple):
-    """Queries and keys of a tile, and the warps that compute it."""
+    """How a kernel is cut: queries and keys of a tile, the warps that compute it, and loads in flight."""
 
     block_q: int
     block_k: int
     warps: int
+    stages: int = 3
 
     def options(self) -> dict[str, int]:
-        return {"BLOCK_Q": self.block_q, "BLOCK_K": self.block_k, "num_warps": self.warps}
+        sizes = {"BLOCK_Q": self.block_q, "BLOCK_K": self.block_k}
+        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
 
 
 def padded(size: int) -> int:

@@ -33,7 +33,39 @@ def read(x, b, place, h, length, H, D: tl.constexpr, DP: tl.constexpr):
     pointers = rows(x, b, place, h, length, H, D, DP)
     if D == DP:
         return tl.load(pointers)
-    return tl.load(pointers, mask=inside(place, length, D, DP), other=0.0)
+    return tl.load(pointers, mask=(tl.arange(0, DP) < D)[None, :], other=0.0)
+
+
+@triton.jit
+def products(
+    x,
+    x_place,
+    x_length,
+    y,
+    y_place,
+    y_length,
+    b,
+    h,
+    H,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    P: tl.constexpr,
+    Q: tl.constexpr,
+    PART: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """x_p y_qᵀ of tokens of x and y at places [P] and [Q]: [P, Q]. PART columns at a time, which saves registers."""
+    column = tl.arange(0, PART)
+    x_row = x + ((b * x_length + tl.minimum(x_place, x_length - 1)) * H + h)[:, None] * D + column[None, :]
+    y_row = y + ((b * y_length + tl.minimum(y_place, y_length - 1)) * H + h)[:, None] * D + column[None, :]
+    out = tl.zeros([P, Q], tl.float32)
+    for at in range(0, DP, PART):
+        mask = (column + at < D)[None, :]
+        x_part, y_part = tl.load(x_row + at, mask=mask, other=0.0), tl.load(y_row + at, mask=mask, other=0.0)
+        if x_part.dtype != y_part.dtype:
+            x_part, y_part = x_part.to(tl.float32), y_part.to(tl.float32)
+        out = tl.dot(x_part, tl.trans(y_part), out, input_precision=PRECISION)
+    return out
 
 
 @triton.jit
@@ -46,6 +78,20 @@ def split(first, last):
     shared, rest = tl.max(first, 0), tl.min(last, 0) + 1
     some = shared < rest
     return begin, tl.where(some, shared, end), tl.where(some, rest, end), end
+
+
+@triton.jit
+def edge_tiles(begin, shared, rest, end, BLOCK: tl.constexpr):
+    """The number of tiles before what all runs share, and with those after it."""
+    before = tl.cdiv(shared - begin, BLOCK)
+    return before, before + tl.cdiv(end - rest, BLOCK)
+
+
+@triton.jit
+def edge_tile(number, before, begin, shared, rest, end, BLOCK: tl.constexpr):
+    """Where an edge tile starts, and the place at which it ends at the latest."""
+    start = tl.where(number < before, begin + number * BLOCK, rest + (number - before) * BLOCK)
+    return start, tl.where(number < before, shared, end)
 
 
 @triton.jit
