@@ -1,7 +1,7 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
 They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
-installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 64 landmarks.
+installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 landmarks.
 Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
 ways give the same outputs up to rounding, and the same state.
 
@@ -34,7 +34,7 @@ Mode = Literal["auto", "always", "never"]
 
 SHORTEST = 64  # tokens of a piece
 WIDEST = 128  # numbers of a head
-MOST = 64  # landmarks
+MOST = 32  # landmarks
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
 _mode: ContextVar[Mode] = ContextVar("fused_kernels", default="auto")

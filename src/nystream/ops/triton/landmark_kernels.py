@@ -13,7 +13,7 @@ y_j(t) = Σ_s e_jts v_s, the backward pass is
 
 where the queries that see all keys of a tile are summed once for the tile in the same way.
 
-w, L [B, H, m, T], L in powers of two; l [B, H, m, S]; v [B, S, H, D]; o [B, T, H, D]; decay [B, H].
+w, L [B, H, m, T]; l [B, H, m, S]; l and L are logarithms to base two; v [B, S, H, D]; o [B, T, H, D]; decay [B, H].
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def normalize(
     lane_total = tl.zeros([BLOCK_K], tl.float32)
     for at in range(shared, rest, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
-        x = tl.load(l_line + s, mask=s < rest, other=float("-inf")) * LOG2E - rate * (origin - s)
+        x = tl.load(l_line + s, mask=s < rest, other=float("-inf")) - rate * (origin - s)
         new = tl.maximum(lane_largest, x)
         lane_total = lane_total * tl.exp2(lane_largest - new) + tl.exp2(x - new)
         lane_largest = new
@@ -79,12 +79,14 @@ def normalize(
         at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
         s = at + tl.arange(0, BLOCK_K)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-        x = tl.load(l_line + s, mask=s < until, other=float("-inf")) * LOG2E
+        x = tl.load(l_line + s, mask=s < until, other=float("-inf"))
         x = x[None, :] + biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         new = tl.maximum(largest, tl.max(x, 1))
         total = total * tl.exp2(largest - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
         largest = new
-    tl.store(lse + line * T + t, tl.where(total > 0, largest + tl.log2(total), 0.0), mask=t < T)
+    some = total > 0
+    whole = tl.where(some, largest + tl.log2(tl.where(some, total, 1.0)), 0.0)
+    tl.store(lse + line * T + t, whole, mask=t < T)
 
 
 @triton.jit
@@ -114,7 +116,7 @@ def middle_sums(
     for at in range(shared, rest, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
         exists = (j < M)[:, None] & (s < rest)[None, :]
-        x = tl.load(logit + (row * M + j)[:, None] * S + s[None, :], mask=exists, other=float("-inf")) * LOG2E
+        x = tl.load(logit + (row * M + j)[:, None] * S + s[None, :], mask=exists, other=float("-inf"))
         e = tl.exp2(x - (rate * (origin - s))[None, :] - reference[:, None])
         v = read(value, b, s, h, S, H, D, DP).to(tl.float32)
         sums = tl.dot(e, v, sums, input_precision=PRECISION)
@@ -171,10 +173,10 @@ def attend(
         bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         p = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
         for i in range(M):
-            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
+            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
             whole = tl.load(lse + (row * M + i) * T + known)
             w = tl.load(weight + (row * M + i) * T + known)
-            p += w[:, None] * tl.exp2(x[None, :] - whole[:, None] + bias)
+            p += w[:, None] * tl.exp2((x[None, :] + bias) - whole[:, None])
         o = tl.dot(p, read(value, b, s, h, S, H, D, DP).to(tl.float32), o, input_precision=PRECISION)
     tl.store(rows(out, b, t, h, T, H, D, DP), o, mask=inside(t, T, D, DP))
 
@@ -230,9 +232,9 @@ def weight_gradient(
         bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         dp = products(out_gradient, t, T, value, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
         for i in range(M):
-            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1)) * LOG2E
+            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
             whole = tl.load(lse + (row * M + i) * T + known)
-            part = tl.sum(tl.exp2(x[None, :] - whole[:, None] + bias) * dp, 1)
+            part = tl.sum(tl.exp2((x[None, :] + bias) - whole[:, None]) * dp, 1)
             dw += tl.where((j == i)[:, None], part[None, :], 0.0)
     tl.store(w_gradient + lines, dw, mask=(j < M)[:, None] & (t < T)[None, :])
 
@@ -277,7 +279,7 @@ def middle_gradients(
     j = tl.arange(0, MP)
     lines = (row * M + j)[:, None] * S + known[None, :]
     real = (j < M)[:, None] & exists[None, :]
-    own = tl.load(logit + lines, mask=real, other=float("-inf")) * LOG2E - (rate * (origin - known))[None, :]
+    own = tl.load(logit + lines, mask=real, other=float("-inf")) - (rate * (origin - known))[None, :]
     reference = tl.maximum(tl.max(own, 1), FLOOR)  # the queries see all these keys, so it is above none of their L
 
     # Sums over queries of w exp(r − L) times do and dw, and of the same times the age of `origin`.
@@ -370,11 +372,11 @@ def edge_gradients(
         p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
         slopes = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
         for i in range(M):
-            x = tl.load(logit + (row * M + i) * S + known) * LOG2E
+            x = tl.load(logit + (row * M + i) * S + known)
             whole = tl.load(lse + (row * M + i) * T + t_known)
             w = tl.load(weight + (row * M + i) * T + t_known)
             dw = tl.load(w_gradient + (row * M + i) * T + t_known)
-            we = w[None, :] * tl.exp2(x[:, None] - whole[None, :] + bias)
+            we = w[None, :] * tl.exp2((x[:, None] + bias) - whole[None, :])
             part = we * (dp - dw[None, :])
             p += we
             dl += tl.where((j == i)[:, None], tl.sum(part, 1)[None, :], 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,18 +21,21 @@ def attend(weight: Tensor, logit: Tensor, value: Tensor, band: Band, decay: Tens
     return out
 
 
-def tile(kernel: str, width: int) -> Tile:
-    """The tile of a kernel for heads of this width. None spills registers on sm_90.
+def tile(kernel: str, width: int, m: int) -> Tile:
+    """The tile of a kernel for m landmarks and heads of this width: with m up to 16, none spills registers on sm_90.
 
     Large tiles have wide edges, small ones sum the middle more often.
     """
-    return Tile(16 if kernel == "edge_gradients" and width > 64 else 32, 32, 4)
+    return Tile(16 if kernel == "edge_gradients" and width > 64 else 32, 32, 4 if m <= 16 else 8)
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, logit: Tensor, value: Tensor, decay: Tensor | None, band: Band) -> Tensor:
-        weight, logit = (x.permute(0, 2, 3, 1).contiguous() for x in (weight, logit))  # [B, H, m, T], [B, H, m, S]
+        weight, logit = (x.permute(0, 2, 3, 1) for x in (weight, logit))  # [B, H, m, T], [B, H, m, S]
+        # Once for all kernels, because rounding that differs between them would not cancel in gradients.
+        logit = torch.mul(logit, math.log2(math.e), out=torch.empty_like(logit, memory_format=torch.contiguous_format))
+        weight = weight.contiguous()
         value, decay = value.contiguous(), None if decay is None else decay.contiguous()
         (B, H, m, T), D = weight.shape, value.shape[-1]
         lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
@@ -102,5 +106,5 @@ def _sizes(kernel: str, weight: Tensor, value: Tensor, decay: Tensor | None) -> 
         "MP": launch.padded(m),
         "DECAY": decay is not None,
         "PRECISION": launch.precision(value),
-        **tile(kernel, D).options(),
+        **tile(kernel, D, m).options(),
     }

@@ -1,6 +1,6 @@
 """Shared by the kernels: rows of a tile, runs of a tile, and what is added to its logits.
 
-Kernels compute in powers of two, so logits are multiplied by log₂ e where they are read. A tile that reaches past the
+Kernels compute in powers of two, so logits and decay are multiplied by log₂ e first. A tile that reaches past the
 last query or key reads that one again, and does not store it: no value has to stand for "nothing".
 """
 
