@@ -199,7 +199,10 @@ def training(variant: str, batch: int) -> Callable[[], None]:
     torch.manual_seed(0)
     options = {"landmarks": 16, "pinv": "none"} if variant == "co-fixed-single" else {}
     cfg = ns.AttentionConfig(variant, 1024, 8, 256, decay=True, **options)
-    model = ns.StreamModel(ns.ModelConfig(256, 22, cfg, layers=2, ff_dim=1024, stack="deep", dropout=0.3))
+    sizes = ns.ModelConfig(
+        input_dim=256, output_dim=22, attention=cfg, layers=2, ff_dim=1024, stack="deep", dropout=0.3
+    )
+    model = ns.StreamModel(sizes)
     if cfg.fixed:
         for block in model.encoder.blocks:
             block.attention.set_landmarks(*torch.randn(2, 8, 16, 128))
