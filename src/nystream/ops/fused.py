@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
+from nystream.ops.extended import Extended
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
 
@@ -68,24 +69,30 @@ def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
     return obstacle is None
 
 
-def full(q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None) -> Tensor:
-    """Softmax attention of every token over its own window: the arguments and result of `common.banded`."""
+def full(
+    q: Tensor, key: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None
+) -> Tensor:
+    """Softmax attention of every token over its own window, for finite tokens: q [B, H, T, D] -> [B, H, T, D]."""
     band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "full"))
+    rates, runs = _rates(decay, value), band.band(when, cfg.window)
     out: Tensor = attention.attend(
-        q.transpose(1, 2), key, value, band.band(when, cfg.window), cfg.scale, _rates(decay, value)
+        q.transpose(1, 2), key.before, key.piece, value.before, value.piece, rates, runs, cfg.scale
     )
     return out.transpose(1, 2)
 
 
-def landmarks(weight: Tensor, logit: Tensor, value: Tensor, n: int, when: Timeline, decay: Tensor | None) -> Tensor:
-    """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window: the arguments and result of `parallel.windowed`."""
+def landmarks(
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, value: Extended
+) -> Tensor:
+    """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window, for finite tokens: as `parallel.windowed`."""
     band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "landmarks"))
-    out: Tensor = attention.attend(weight, logit, value, band.band(when, n), _rates(decay, value))
+    rates, runs = _rates(decay, value), band.band(when, cfg.window)
+    out: Tensor = attention.attend(weight, logit, value.before, value.piece, rates, runs)
     return out
 
 
-def _rates(decay: Tensor | None, value: Tensor) -> Tensor | None:
-    return None if decay is None else decay.expand(value.shape[0], -1)  # [B, H]
+def _rates(decay: Tensor | None, value: Extended) -> Tensor | None:
+    return None if decay is None else decay.expand(value.piece.shape[0], -1)  # [B, H]
 
 
 def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:

@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 from nystream.config import AttentionConfig
 from nystream.ops import fused, gather, partials
 from nystream.ops.decay import falls
+from nystream.ops.extended import Extended
 from nystream.ops.partials import FLOOR, Partial, select
 from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
@@ -35,27 +36,22 @@ AT_ONCE = 1 << 24
 
 
 def windowed(
-    weight: Tensor, logit: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
+    weight: Tensor, logit: Tensor, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
 ) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
-    weight [B, T, H, m]; logit [B, n + T, H, m] and value [B, n + T, H, D] on the extended axis, −inf where void.
-    Returns [B, T, H, D]. A token that is not finite makes the output of every window that contains it NaN, and no
-    others.
+    weight [B, T, H, m]; logit [B, n + T, H, m] on the extended axis, −inf where void. Returns [B, T, H, D]. A token
+    that is not finite makes the output of every window that contains it NaN, and no others.
     """
-    n, r = cfg.window, cfg.update_size
-    if fused.wanted(value, weight.shape[1], cfg):
-        sums = partial(fused.landmarks, n=n, when=when, decay=decay)
-    else:
-        value = accumulate(value)
-        sums = partial(_chunked, n=n, r=r, when=when, decay=decay)
+    n = cfg.window
+    sums = partial(fused.landmarks if fused.wanted(value.piece, weight.shape[1], cfg) else _chunked, cfg, when, decay)
     # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
-    finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
+    finite = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
     exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
     if not tracing() and bool(finite.all()) and bool(exists.all()):
         return sums(weight, logit, value)
-    used = (finite & exists[..., None])[..., None]
-    out = sums(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0))
+    unused = ~(finite & exists[..., None])
+    out = sums(weight, logit.masked_fill(unused[..., None], -torch.inf), value.without(unused))
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
@@ -70,9 +66,9 @@ def spoiled(bad: Tensor, n: int, when: Timeline) -> Tensor:
 
 
 def _chunked(
-    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, values: Extended
 ) -> Tensor:
-    length = weight.shape[1]
+    n, r, length, value = cfg.window, cfg.update_size, weight.shape[1], accumulate(values.whole())
     chunk = r * -(-CHUNK // r)  # whole groups
     count = -(-length // chunk)
     carried = -(-n // chunk)  # chunks before the piece

@@ -11,7 +11,7 @@ KERNELS = [
     *(("landmarks", name) for name in ("normalize", "attend", "weight_gradient", "middle_gradients", "edge_gradients")),
 ]
 RUNS = {"first_key", "last_key", "first_query", "last_query"}
-SIZES = {"T": "i32", "S": "i32", "H": "i32", "scale": "fp32"}
+SIZES = {"N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
 FLOAT32 = {"weight", "logit", "decay", "lse", "overlap", "w_gradient", "logit_gradient", "decay_gradient"}
 
 
@@ -21,9 +21,10 @@ def compiled(family, name, width, dtype, decay):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from nystream.ops.triton import full, full_kernels, landmark_kernels, landmarks, launch
+    from nystream.ops.triton import full, full_kernels, landmark_gradients, landmark_kernels, landmarks, launch
 
-    kernel = getattr(full_kernels if family == "full" else landmark_kernels, name)
+    modules = [full_kernels] if family == "full" else [landmark_kernels, landmark_gradients]
+    (kernel,) = (getattr(module, name) for module in modules if hasattr(module, name))
     tile = full.tile(name, width) if family == "full" else landmarks.tile(name, width, 16)
     options = tile.options()
     padded = launch.padded(width)

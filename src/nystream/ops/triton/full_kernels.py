@@ -7,7 +7,8 @@ The forward pass stores o and L; the backward pass computes the p again:
     dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ − do_t o_tᵀ),   dλ = − Σ_ts ds_ts (age of s at t)
     dq_t = Σ_s ds_ts k_s / √d,   dk_s = Σ_t ds_ts q_t / √d
 
-q, o [B, T, H, D]; k, v [B, S, H, D]; L [B, H, T], in powers of two; decay [B, H].
+q, o [B, T, H, D]; k and v: N tokens of a ring and T of the piece, [B, N, H, D] and [B, T, H, D], their gradients
+[B, N + T, H, D]; L [B, H, T], a logarithm to base two; decay [B, H].
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, inside, position, products, read, rows
+from nystream.ops.triton.tiles import FLOOR, LOG2E, biases, extended, position, products, read, tokens, write
 
 
 @triton.jit
 def attend(
     q,
+    ring_key,
     key,
+    ring_value,
     value,
     first_key,
     last_key,
     decay,
     out,
     lse,
+    N,
     T,
-    S,
     H,
     scale,
     D: tl.constexpr,
@@ -46,29 +49,33 @@ def attend(
     known = b * T + tl.minimum(t, T - 1)
     first, last = tl.load(first_key + known), tl.load(last_key + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    queries = tokens(q, b, t, h, T, H, D)
     largest = tl.full([BLOCK_Q], FLOOR, tl.float32)
     total = tl.zeros([BLOCK_Q], tl.float32)
     mean = tl.zeros([BLOCK_Q, DP], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
+        keys = extended(ring_key, key, b, s, h, N, T, H, D)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
-        logit = products(q, t, T, key, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
+        logit = products(queries, keys, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
         logit += biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         new = tl.maximum(largest, tl.max(logit, 1))
         p = tl.exp2(logit - new[:, None])
         shrink = tl.exp2(largest - new)
         total = total * shrink + tl.sum(p, 1)
-        v = read(value, b, s, h, S, H, D, DP)
+        v = read(extended(ring_value, value, b, s, h, N, T, H, D), D, DP)
         mean = tl.dot(p.to(v.dtype), v, mean * shrink[:, None], input_precision=PRECISION)
         largest = new
-    tl.store(rows(out, b, t, h, T, H, D, DP), mean / total[:, None], mask=inside(t, T, D, DP))
+    write(tokens(out, b, t, h, T, H, D), mean / total[:, None], t < T, D, DP)
     tl.store(lse + row.to(tl.int64) * T + t, largest + tl.log2(total), mask=t < T)
 
 
 @triton.jit
 def query_gradient(
     q,
+    ring_key,
     key,
+    ring_value,
     value,
     first_key,
     last_key,
@@ -79,8 +86,8 @@ def query_gradient(
     q_gradient,
     overlap,
     decay_gradient,
+    N,
     T,
-    S,
     H,
     scale,
     D: tl.constexpr,
@@ -98,8 +105,9 @@ def query_gradient(
     known = tl.minimum(t, T - 1)
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
-    do, o = read(out_gradient, b, t, h, T, H, D, DP), read(out, b, t, h, T, H, D, DP)
-    along = tl.sum(do.to(tl.float32) * o.to(tl.float32), 1)
+    queries, slopes = tokens(q, b, t, h, T, H, D), tokens(out_gradient, b, t, h, T, H, D)
+    o = read(tokens(out, b, t, h, T, H, D), D, DP).to(tl.float32)
+    along = tl.sum(read(slopes, D, DP).to(tl.float32) * o, 1)
     line = row.to(tl.int64) * T
     tl.store(overlap + line + t, along, mask=t < T)
     whole = tl.load(lse + line + known)
@@ -107,17 +115,18 @@ def query_gradient(
     aged = tl.zeros([BLOCK_Q], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
+        keys, values = extended(ring_key, key, b, s, h, N, T, H, D), extended(ring_value, value, b, s, h, N, T, H, D)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
         age = (last[:, None] - s[None, :]).to(tl.float32)
-        logit = products(q, t, T, key, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
+        logit = products(queries, keys, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
         p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[:, None])
-        dp = products(out_gradient, t, T, value, s, S, b, h, H, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
+        dp = products(slopes, values, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
         ds = p * (dp - along[:, None])
-        k = read(key, b, s, h, S, H, D, DP)
+        k = read(keys, D, DP)
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
         if DECAY:
             aged += tl.sum(ds * age, 1)
-    tl.store(rows(q_gradient, b, t, h, T, H, D, DP), dq * scale, mask=inside(t, T, D, DP))
+    write(tokens(q_gradient, b, t, h, T, H, D), dq * scale, t < T, D, DP)
     if DECAY:
         tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.where(t < T, aged, 0.0), 0))
 
@@ -125,7 +134,9 @@ def query_gradient(
 @triton.jit
 def key_gradients(
     q,
+    ring_key,
     key,
+    ring_value,
     value,
     first_query,
     last_query,
@@ -136,8 +147,8 @@ def key_gradients(
     overlap,
     key_gradient,
     value_gradient,
+    N,
     T,
-    S,
     H,
     scale,
     D: tl.constexpr,
@@ -149,29 +160,31 @@ def key_gradients(
     PRECISION: tl.constexpr,
 ):
     """dk and dv."""
+    S = N + T
     tile, b, h = position(S, H, BLOCK_K)
     row, b = b * H + h, b.to(tl.int64)
     s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
     known = b * S + tl.minimum(s, S - 1)
     first, last = tl.load(first_query + known), tl.load(last_query + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
+    keys, values = extended(ring_key, key, b, s, h, N, T, H, D), extended(ring_value, value, b, s, h, N, T, H, D)
     line = row.to(tl.int64) * T
     dk = tl.zeros([BLOCK_K, DP], tl.float32)
     dv = tl.zeros([BLOCK_K, DP], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_Q):
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
+        queries, slopes = tokens(q, b, t, h, T, H, D), tokens(out_gradient, b, t, h, T, H, D)
         whole, along = tl.load(lse + line + t_known), tl.load(overlap + line + t_known)
         seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
-        age = (tl.load(last_key + b * T + t_known)[None, :] - s[:, None]).to(tl.float32)
-        logit = products(key, s, S, q, t, T, b, h, H, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION) * (scale * LOG2E)
+        age = (tl.load(last_key + b * T + t_known)[None, :] - tl.minimum(s, S - 1)[:, None]).to(tl.float32)
+        logit = products(keys, queries, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION) * (scale * LOG2E)
         p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[None, :])
-        do = read(out_gradient, b, t, h, T, H, D, DP)
+        do = read(slopes, D, DP)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
-        dp = products(value, s, S, out_gradient, t, T, b, h, H, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION)
+        dp = products(values, slopes, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION)
         ds = p * (dp - along[None, :])
-        query = read(q, b, t, h, T, H, D, DP)
+        query = read(queries, D, DP)
         dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
-    exists = inside(s, S, D, DP)
-    tl.store(rows(key_gradient, b, s, h, S, H, D, DP), dk * scale, mask=exists)
-    tl.store(rows(value_gradient, b, s, h, S, H, D, DP), dv, mask=exists)
+    write(tokens(key_gradient, b, s, h, S, H, D), dk * scale, s < S, D, DP)
+    write(tokens(value_gradient, b, s, h, S, H, D), dv, s < S, D, DP)

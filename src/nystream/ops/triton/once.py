@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Gradients = tuple[Tensor, ...]
+Gradients = tuple[Tensor | None, ...]
 
 
 class Once(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Shared by the kernels: rows of a tile, runs of a tile, and what is added to its logits.
+"""Shared by the kernels: the tokens of a tile, its runs, and what is added to its logits.
 
 Kernels compute in powers of two, so logits and decay are multiplied by log₂ e first. A tile that reaches past the
 last query or key reads that one again, and does not store it: no value has to stand for "nothing".
@@ -14,39 +14,38 @@ FLOOR = tl.constexpr(-1e30)  # as in `ops.partials`
 
 
 @triton.jit
-def rows(x, b, place, h, length, H, D: tl.constexpr, DP: tl.constexpr):
-    """Pointers to x [B, length, H, D] at places [P] of one row and head: [P, DP]."""
-    token = (b * length + place) * H + h
-    return x + token[:, None] * D + tl.arange(0, DP)[None, :]
+def tokens(x, b, place, h, length, H, D: tl.constexpr):
+    """Pointers to tokens of x [B, length, H, D] at places [P]; to the last one for places past the end."""
+    return x + ((b * length + tl.minimum(place, length - 1)) * H + h) * D
 
 
 @triton.jit
-def inside(place, length, D: tl.constexpr, DP: tl.constexpr):
-    """[P, DP]: which numbers of a tile exist."""
-    return (place < length)[:, None] & (tl.arange(0, DP) < D)[None, :]
+def extended(ring, x, b, place, h, N, T, H, D: tl.constexpr):
+    """Pointers to tokens at places [P] of the extended axis: ring [B, N, H, D], oldest first, then x [B, T, H, D]."""
+    in_ring = ring + ((b * N + tl.minimum(place, N - 1)) * H + h) * D
+    return tl.where(place < N, in_ring, tokens(x, b, tl.maximum(place - N, 0), h, T, H, D))
 
 
 @triton.jit
-def read(x, b, place, h, length, H, D: tl.constexpr, DP: tl.constexpr):
-    """x [B, length, H, D] at places [P], with zeros where D < DP. Places past the end read the last token."""
-    place = tl.minimum(place, length - 1)
-    pointers = rows(x, b, place, h, length, H, D, DP)
+def read(pointers, D: tl.constexpr, DP: tl.constexpr):
+    """The tokens that pointers [P] point to, with zeros where D < DP: [P, DP]."""
+    column = tl.arange(0, DP)
     if D == DP:
-        return tl.load(pointers)
-    return tl.load(pointers, mask=(tl.arange(0, DP) < D)[None, :], other=0.0)
+        return tl.load(pointers[:, None] + column[None, :])
+    return tl.load(pointers[:, None] + column[None, :], mask=(column < D)[None, :], other=0.0)
+
+
+@triton.jit
+def write(pointers, values, exists, D: tl.constexpr, DP: tl.constexpr):
+    """Store values [P, DP] where tokens exist."""
+    column = tl.arange(0, DP)
+    tl.store(pointers[:, None] + column[None, :], values, mask=exists[:, None] & (column < D)[None, :])
 
 
 @triton.jit
 def products(
     x,
-    x_place,
-    x_length,
     y,
-    y_place,
-    y_length,
-    b,
-    h,
-    H,
     D: tl.constexpr,
     DP: tl.constexpr,
     P: tl.constexpr,
@@ -54,14 +53,13 @@ def products(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """x_p y_qᵀ of tokens of x and y at places [P] and [Q]: [P, Q]. PART columns at a time, which saves registers."""
+    """x_p y_qᵀ of the tokens that pointers [P] and [Q] point to: [P, Q]. PART columns at a time saves registers."""
     column = tl.arange(0, PART)
-    x_row = x + ((b * x_length + tl.minimum(x_place, x_length - 1)) * H + h)[:, None] * D + column[None, :]
-    y_row = y + ((b * y_length + tl.minimum(y_place, y_length - 1)) * H + h)[:, None] * D + column[None, :]
     out = tl.zeros([P, Q], tl.float32)
     for at in range(0, DP, PART):
         mask = (column + at < D)[None, :]
-        x_part, y_part = tl.load(x_row + at, mask=mask, other=0.0), tl.load(y_row + at, mask=mask, other=0.0)
+        x_part = tl.load(x[:, None] + (column + at)[None, :], mask=mask, other=0.0)
+        y_part = tl.load(y[:, None] + (column + at)[None, :], mask=mask, other=0.0)
         if x_part.dtype != y_part.dtype:
             x_part, y_part = x_part.to(tl.float32), y_part.to(tl.float32)
         out = tl.dot(x_part, tl.trans(y_part), out, input_precision=PRECISION)

@@ -39,7 +39,7 @@ def cases(draw, variant):
 
 @pytest.mark.parametrize("variant", ["co-fixed-single", "co-full-single"])
 def test_any_size(variant):
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(cases(variant))
     def run(case):
         cfg, piece = case

@@ -60,6 +60,20 @@ def test_a_token_that_is_not_finite_spoils_its_windows_only(variant, bad):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_reach_the_piece_before(variant):
+    attn, tokens = compare.build(config(variant, decay=True)), torch.randn(1, 30, 8)
+    slopes = []
+    for module, mode in ((attn, "always"), (compare.in_float64(attn), "never")):
+        x = tokens.to(module.q_proj.weight.dtype, copy=True).requires_grad_()
+        with fused.kernels(mode):
+            state = module.steps(x[:, :13], module.init_state(1))[1]
+            y, _ = module.steps(x[:, 13:], state)
+        slopes.append(torch.autograd.grad(y.square().sum(), x)[0])
+    assert slopes[1][:, :13].abs().max() > 1e-3
+    assert relative_error(*slopes) < 1e-5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_bfloat16(variant):
     attn, tokens = compare.build(config(variant, decay=True), torch.bfloat16), piece()
     slope = torch.randn_like(tokens.x)
