@@ -47,7 +47,8 @@ def kernels(mode: Mode) -> Iterator[None]:
 
     Args:
         mode: "auto", the default, uses the fused kernels by the rule above, "never" does not, and "always" uses them
-            for pieces of any length, with an error where they cannot be used.
+            for pieces of any length, with an error where they cannot be used. Graphs that are traced have torch's
+            operators in every mode.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")
@@ -60,6 +61,8 @@ def kernels(mode: Mode) -> Iterator[None]:
 
 def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
     """Whether a piece of `length` tokens with these values is computed by the kernels."""
+    if tracing():  # first, because a graph cannot contain the question for the mode
+        return False
     mode = _mode.get()
     if mode == "never" or (mode == "auto" and (not value.is_cuda or length < SHORTEST)):
         return False
@@ -97,8 +100,6 @@ def _rates(decay: Tensor | None, value: Extended) -> Tensor | None:
 
 def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
     """Why the kernels cannot compute this, if so."""
-    if tracing():
-        return "a graph is being traced or transformed, which the kernels do not support"
     if value.dtype not in (torch.float32, torch.bfloat16):
         return f"the values are {value.dtype}, but must be torch.float32 or torch.bfloat16"
     if cfg.head_dim > WIDEST:

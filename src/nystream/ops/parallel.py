@@ -48,7 +48,7 @@ def windowed(
     # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
     finite = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
     exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
-    if not tracing() and bool(finite.all()) and bool(exists.all()):
+    if not tracing() and bool(finite.all() & exists.all()):
         return sums(weight, logit, value)
     unused = ~(finite & exists[..., None])
     out = sums(weight, logit.masked_fill(unused[..., None], -torch.inf), value.without(unused))

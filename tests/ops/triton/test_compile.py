@@ -15,8 +15,8 @@ SIZES = {"N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
 FLOAT32 = {"weight", "logit", "decay", "lse", "overlap", "w_gradient", "logit_gradient", "decay_gradient"}
 
 
-def compiled(family, name, width, dtype, decay):
-    """PTX of a kernel for sm_90, and its shared memory in bytes."""
+def compiled(family, name, width, dtype, decay, **ones):
+    """PTX of a kernel for sm_90, and its shared memory in bytes; sizes of 1 are constants, as in a launch."""
     triton = pytest.importorskip("triton", reason="Triton is not available for this platform")
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -39,6 +39,7 @@ def compiled(family, name, width, dtype, decay):
         "BLOCK_Q": options.pop("BLOCK_Q"),
         "BLOCK_K": options.pop("BLOCK_K"),
     }
+    constants |= ones
     if not decay:
         constants |= {"decay": None, "decay_gradient": None}
     float32 = FLOAT32 if family == "full" else FLOAT32 | {"out", "out_gradient"}
@@ -72,6 +73,13 @@ def check(family, name, width, dtype, decay, folder):
 def test_compiles_for_hopper(family, name, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     check(family, name, 64, "fp32", True, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "name"), KERNELS)
+def test_compiles_for_one_token_and_one_head(family, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    compiled(family, name, 16, "fp32", False, N=1, T=1, H=1)
 
 
 @pytest.mark.deploy
