@@ -20,7 +20,9 @@ class Extended:
     def whole(self) -> Tensor:
         """[B, n + T, H, D]."""
         if self._whole is None:
+            n = self.before.shape[1]
             self._whole = torch.cat([self.before, self.piece], 1)
+            self.before, self.piece = self._whole[:, :n], self._whole[:, n:]  # so that the parts can be freed
         return self._whole
 
     def finite(self) -> Tensor:
