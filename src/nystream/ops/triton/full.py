@@ -32,10 +32,10 @@ def attend(
 
 
 def tile(kernel: str, width: int) -> Tile:
-    """The tile of a kernel for heads of this width: the largest that spills no registers on sm_90."""
-    if kernel == "key_gradients":
-        return Tile(32, 64, 8) if width <= 64 else Tile(64, 32, 8)
-    return Tile(64, 32, 4 if width <= 64 or kernel == "attend" else 8)
+    """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90."""
+    if width <= 64:
+        return Tile(32, 64, 8) if kernel == "key_gradients" else Tile(64, 32, 4)
+    return {"attend": Tile(64, 32, 4), "query_gradient": Tile(32, 64, 8), "key_gradients": Tile(64, 32, 8)}[kernel]
 
 
 class _Attend(torch.autograd.Function):

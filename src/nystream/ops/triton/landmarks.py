@@ -32,7 +32,9 @@ def tile(kernel: str, width: int, m: int) -> Tile:
 
     Large tiles have wide edges, small ones sum the middle more often.
     """
-    return Tile(16 if kernel == "edge_gradients" and width > 64 else 32, 32, 4 if m <= 16 else 8)
+    if width > 64 and kernel == "edge_gradients":
+        return Tile(16, 32, 4 if m <= 16 else 8)
+    return Tile(32, 32, 8 if m > 16 or (width > 64 and kernel == "middle_gradients") else 4)
 
 
 class _Attend(torch.autograd.Function):
