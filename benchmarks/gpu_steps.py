@@ -166,11 +166,10 @@ def pieces() -> list[dict[str, Any]]:
     rows = []
     sizes = {"tokens": 16_384, "n": 512, "d": 512, "heads": 8, "m": 16}
     for variant in VARIANTS:
-        for precision in ("highest", "high"):
-            for decay in (False, True):
-                torch.set_float32_matmul_precision(precision)
-                about = {"variant": variant, "decay": decay, "float32_matmul_precision": precision, **sizes}
-                rows.append(compare("attention", sums(variant, decay=decay, **sizes), about))
+        for precision, decay in (("highest", False), ("highest", True), ("high", False)):
+            torch.set_float32_matmul_precision(precision)
+            about = {"variant": variant, "decay": decay, "float32_matmul_precision": precision, **sizes}
+            rows.append(compare("attention", sums(variant, decay=decay, **sizes), about))
         torch.set_float32_matmul_precision("highest")
         attn = attention(config(variant, 512, 8, 512))
         x = torch.randn(1, 16_384, 512, device="cuda")
@@ -253,31 +252,26 @@ def tiles() -> None:
         "T=16384": {"tokens": 16_384, "n": 512, "d": 512, "heads": 8, "m": 16},
         "cell": {"tokens": 256, "n": 256, "d": 1024, "heads": 8, "m": 16, "batch": 64},
     }
-    for (module, names), (variant, _) in zip(kernels.items(), reversed(VARIANTS.items()), strict=True):
+    blocks = ((16, 32), (32, 16), (32, 32), (32, 64), (64, 32), (64, 64))
+    candidates = [Tile(q, k, warps) for q, k in blocks for warps in (4, 8)]
+    for (module, names), variant in zip(kernels.items(), ("co-full-single", "co-fixed-single"), strict=True):
         usual = module.tile
         for shape, sizes in shapes.items():
-            for name in names:
-                for candidate in (
-                    Tile(q, k, warps, stages)
-                    for q in (16, 32, 64, 128)
-                    for k in (16, 32, 64)
-                    for warps in (4, 8)
-                    for stages in (2, 3)
-                ):
-                    if name in ("middle_gradients", "edge_gradients") and candidate.block_k != 32:
-                        continue  # they share the tiles of keys
-                    module.tile = lambda kernel, *rest, name=name, tile=candidate, usual=usual: (
-                        tile if kernel == name else usual(kernel, *rest)
-                    )
-                    print(variant, shape, name, tuple(candidate), kernel_time(name, variant, sizes), flush=True)
+            run = sums(variant, decay=False, **sizes)
+            for name, candidate in ((name, candidate) for name in names for candidate in candidates):
+                if name in ("middle_gradients", "edge_gradients") and candidate.block_k != 32:
+                    continue  # they share the tiles of keys
+                module.tile = lambda kernel, *rest, name=name, tile=candidate, usual=usual: (
+                    tile if kernel == name else usual(kernel, *rest)
+                )
+                print(variant, shape, name, tuple(candidate), kernel_time(name, run), flush=True)
         module.tile = usual
 
 
-def kernel_time(name: str, variant: str, sizes: dict[str, int]) -> str:
+def kernel_time(name: str, run: Callable[[], None]) -> str:
     """Microseconds of one kernel in a forward and backward pass."""
     try:
         with fused.kernels("always"):
-            run = sums(variant, decay=False, **sizes)
             run()
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
                 run()

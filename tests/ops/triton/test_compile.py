@@ -1,4 +1,4 @@
-"""Every kernel compiles for the GPUs it is written for, fits on them and does not spill registers. This needs no GPU."""
+"""Every kernel compiles for sm_90, fits on such a GPU and does not spill registers. This needs no GPU."""
 
 import re
 import subprocess
