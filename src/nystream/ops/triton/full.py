@@ -32,9 +32,13 @@ def attend(
 
 
 def tile(kernel: str, width: int) -> Tile:
-    """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90."""
+    """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90.
+
+    Two stages where three would need more shared memory than GPUs before sm_90 have.
+    """
     if width <= 64:
-        return Tile(32, 64, 8) if kernel == "key_gradients" else Tile(64, 32, 4)
+        narrow = {"attend": Tile(64, 32, 4), "query_gradient": Tile(64, 32, 4, 2), "key_gradients": Tile(32, 64, 8, 2)}
+        return narrow[kernel]
     return {"attend": Tile(64, 32, 4), "query_gradient": Tile(32, 64, 8), "key_gradients": Tile(64, 32, 8)}[kernel]
 
 
