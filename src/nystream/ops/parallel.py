@@ -43,15 +43,16 @@ def windowed(
     weight [B, T, H, m]; logit [B, n + T, H, m] on the extended axis, −inf where void. Returns [B, T, H, D]. A token
     that is not finite makes the output of every window that contains it NaN, and no others.
     """
-    n = cfg.window
-    sums = partial(fused.landmarks if fused.wanted(value.piece, weight.shape[1], cfg) else _chunked, cfg, when, decay)
+    n, use_kernels = cfg.window, fused.wanted(value.piece, weight.shape[1], cfg)
+    sums = partial(fused.landmarks if use_kernels else _chunked, cfg, when, decay)
     # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
-    finite = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
-    exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
-    if not tracing() and bool(finite.all() & exists.all()):
+    finite = used = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
+    if not use_kernels:  # kernels read nothing but what a query sees
+        exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
+        used = finite & exists[..., None]
+    if not tracing() and bool(used.all()):
         return sums(weight, logit, value)
-    unused = ~(finite & exists[..., None])
-    out = sums(weight, logit.masked_fill(unused[..., None], -torch.inf), value.without(unused))
+    out = sums(weight, logit.masked_fill(~used[..., None], -torch.inf), value.without(~used))
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
