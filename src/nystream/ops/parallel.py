@@ -14,13 +14,18 @@ pieces whose logits are far apart.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from nystream.ops import gather, partials
+from nystream.config import AttentionConfig
+from nystream.ops import fused, gather, partials
 from nystream.ops.decay import falls
+from nystream.ops.extended import Extended
 from nystream.ops.partials import FLOOR, Partial, select
+from nystream.ops.precision import accumulate
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
 
@@ -31,21 +36,23 @@ AT_ONCE = 1 << 24
 
 
 def windowed(
-    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None = None
+    weight: Tensor, logit: Tensor, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
 ) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
-    weight [B, T, H, m]; logit [B, n + T, H, m] and value [B, n + T, H, D] on the extended axis, −inf where void.
-    Returns [B, T, H, D]. A token that is not finite makes the output of every window that contains it NaN, and no
-    others.
+    weight [B, T, H, m]; logit [B, n + T, H, m] on the extended axis, −inf where void. Returns [B, T, H, D]. A token
+    that is not finite makes the output of every window that contains it NaN, and no others.
     """
+    n, use_kernels = cfg.window, fused.wanted(value.piece, weight.shape[1], cfg)
+    sums = partial(fused.landmarks if use_kernels else _chunked, cfg, when, decay)
     # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
-    finite = (logit < torch.inf).all(-1) & value.isfinite().all(-1)  # [B, n + T, H]
-    exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
-    if not tracing() and bool(finite.all()) and bool(exists.all()):
-        return _chunked(weight, logit, value, n, r, when, decay)
-    used = (finite & exists[..., None])[..., None]
-    out = _chunked(weight, logit.masked_fill(~used, -torch.inf), value.masked_fill(~used, 0.0), n, r, when, decay)
+    finite = used = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
+    if not use_kernels:  # kernels read nothing but what a query sees
+        exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
+        used = finite & exists[..., None]
+    if not tracing() and bool(used.all()):
+        return sums(weight, logit, value)
+    out = sums(weight, logit.masked_fill(~used[..., None], -torch.inf), value.without(~used))
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
@@ -60,9 +67,9 @@ def spoiled(bad: Tensor, n: int, when: Timeline) -> Tensor:
 
 
 def _chunked(
-    weight: Tensor, logit: Tensor, value: Tensor, n: int, r: int, when: Timeline, decay: Tensor | None
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, values: Extended
 ) -> Tensor:
-    length = weight.shape[1]
+    n, r, length, value = cfg.window, cfg.update_size, weight.shape[1], accumulate(values.whole())
     chunk = r * -(-CHUNK // r)  # whole groups
     count = -(-length // chunk)
     carried = -(-n // chunk)  # chunks before the piece

@@ -24,6 +24,7 @@ from nystream.config import AttentionConfig
 from nystream.ops import generations, ring, window
 from nystream.ops.attention import nystrom
 from nystream.ops.attention.common import Fixed, banded, exact_ring, extend, gamma_pinv, weights
+from nystream.ops.extended import of_whole
 from nystream.ops.generations import Bank
 from nystream.ops.landmarks import Schedule, Segments, collect, schedule
 from nystream.ops.partials import Partial
@@ -163,7 +164,8 @@ def _outputs(
     out = generations.windowed(q.transpose(1, 2), key, value, landmarks, cfg, when, decay).transpose(1, 2)
     out, filling = out.to(value.dtype), when.end < cfg.window
     if bool(filling.any()):
-        out = torch.where(filling[:, None, :, None], banded(q, key, value, cfg, when, decay), out)
+        exact = banded(q, of_whole(key, cfg.window), of_whole(value, cfg.window), cfg, when, decay)
+        out = torch.where(filling[:, None, :, None], exact, out)
     return out
 
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from nystream.config import AttentionConfig
 from nystream.ops import parallel, ring, window
 from nystream.ops.attention import nystrom_fixed
-from nystream.ops.attention.common import Fixed, extend, weights
+from nystream.ops.attention.common import Fixed, weights
+from nystream.ops.extended import Extended, of_ring
 from nystream.ops.partials import Partial
 from nystream.ops.precision import accumulate, accumulator
 from nystream.ops.timeline import Timeline
@@ -96,8 +97,9 @@ def steps(
     decay: Tensor | None = None,
 ) -> tuple[Tensor, FixedState]:
     assert fixed is not None
-    extended = extended_axis(k, v, state, cfg, fixed)
-    return _outputs(q, *extended, cfg, fixed, when, decay), roll_on(*extended, state, cfg, when, decay)
+    logit, value = extended_axis(k, v, state, cfg, fixed)
+    out = _outputs(q, logit, value, cfg, fixed, when, decay)
+    return out, roll_on(logit, value, state, cfg, when, decay)
 
 
 def outputs(
@@ -118,15 +120,15 @@ def outputs(
 def _outputs(
     q: Tensor,
     logit: Tensor,
-    value: Tensor,
+    value: Extended,
     cfg: AttentionConfig,
     fixed: Fixed,
     when: Timeline,
     decay: Tensor | None,
 ) -> Tensor:
     row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
-    out = parallel.windowed(row, logit, accumulate(value), cfg.window, cfg.update_size, when, decay)
-    return out.transpose(1, 2).to(value.dtype)
+    out = parallel.windowed(row, logit, value, cfg, when, decay)
+    return out.transpose(1, 2).to(q.dtype)
 
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
@@ -134,15 +136,17 @@ def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
     return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
 
 
-def extended_axis(k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed) -> tuple[Tensor, Tensor]:
+def extended_axis(
+    k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed
+) -> tuple[Tensor, Extended]:
     """Logits and values on the extended axis: the rings, then the piece."""
     logit = torch.cat([ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg)], 1)
-    return logit, extend(state.ring_value, state.time, v)
+    return logit, of_ring(state.ring_value, state.time, v)
 
 
 def roll_on(
     logit: Tensor,
-    value: Tensor,
+    value: Extended,
     state: FixedState,
     cfg: AttentionConfig,
     when: Timeline,
@@ -150,6 +154,6 @@ def roll_on(
 ) -> FixedState:
     """The state after a piece of a stream; the partials are rebuilt from the rings."""
     ring_logit = ring.roll_on(state.ring_logit, logit, when.lengths, when.after, void=-torch.inf)
-    ring_value = ring.roll_on(state.ring_value, value, when.lengths, when.after)
+    ring_value = ring.roll_on(state.ring_value, value.whole(), when.lengths, when.after)
     parts = window.rebuild(cfg, ring_logit, ring_value, when.after, decay)
     return FixedState(when.after, ring_logit, ring_value, *parts)

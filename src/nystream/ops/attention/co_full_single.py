@@ -16,7 +16,8 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops import ring
-from nystream.ops.attention.common import Fixed, banded, exact, exact_ring, extend
+from nystream.ops.attention.common import Fixed, banded, exact, exact_ring
+from nystream.ops.extended import of_ring
 from nystream.ops.timeline import Timeline
 
 
@@ -75,10 +76,10 @@ def steps(
     when: Timeline,
     decay: Tensor | None = None,
 ) -> tuple[Tensor, KeyValueState]:
-    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    key, value = of_ring(state.ring_key, state.time, k), of_ring(state.ring_value, state.time, v)
     out = banded(q, key, value, cfg, when, decay)
     rings = (
-        ring.roll_on(leaf, ext, when.lengths, when.after)
+        ring.roll_on(leaf, ext.whole(), when.lengths, when.after)
         for leaf, ext in ((state.ring_key, key), (state.ring_value, value))
     )
     return out, KeyValueState(when.after, *rings)
@@ -95,5 +96,5 @@ def outputs(
     decay: Tensor | None = None,
 ) -> Tensor:
     """The outputs of `steps` alone."""
-    key, value = extend(state.ring_key, state.time, k), extend(state.ring_value, state.time, v)
+    key, value = of_ring(state.ring_key, state.time, k), of_ring(state.ring_value, state.time, v)
     return banded(q, key, value, cfg, when, decay)

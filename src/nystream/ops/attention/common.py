@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from nystream.config import AttentionConfig
-from nystream.ops import gather, parallel, ring
+from nystream.ops import fused, gather, parallel, ring
 from nystream.ops.decay import falls
+from nystream.ops.extended import Extended
 from nystream.ops.partials import FLOOR
 from nystream.ops.pinv import pinv
 from nystream.ops.precision import accumulate, accumulator, wide
@@ -126,16 +127,23 @@ def extend(state_ring: Tensor, time: Tensor, x: Tensor) -> Tensor:
 
 
 def banded(
-    q: Tensor, key: Tensor, value: Tensor, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
+    q: Tensor, key: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
 ) -> Tensor:
-    """Softmax attention of every token over its own window.
+    """Softmax attention of every token over its own window: q [B, H, T, D] -> [B, H, T, D]."""
+    use_kernels = fused.wanted(value.piece, q.shape[2], cfg)
+    bad = ~(key.finite() & value.finite())  # [B, n + T, H]
+    if use_kernels and not bool(bad.any()):
+        return fused.full(q, key, value, cfg, when, decay)
+    key, value = key.without(bad), value.without(bad)
+    out = (fused.full if use_kernels else _blocks)(q, key, value, cfg, when, decay)
+    return out.masked_fill(parallel.spoiled(bad, cfg.window, when).transpose(1, 2)[..., None], torch.nan)
 
-    q [B, H, T, D], key and value [B, n + T, H, D] on the extended axis. Blocks of up to n queries see the n tokens
-    before them: 4 n d multiply-adds per token. Returns [B, H, T, D].
-    """
+
+def _blocks(
+    q: Tensor, key: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None
+) -> Tensor:
+    """Blocks of up to n queries see the n tokens before them: 4 n d multiply-adds per token."""
     n, r, length, device = cfg.window, cfg.update_size, q.shape[2], q.device
-    bad = ~(key.isfinite().all(-1) & value.isfinite().all(-1))  # [B, n + T, H]
-    key, value = (x.masked_fill(bad[..., None], 0.0) for x in (key, value))
     scores = q.shape[0] * q.shape[1] * 2 * n  # for one query of a block of n
     block = min(length, r * -(-min(max(n, 16), max(16, parallel.AT_ONCE // scores)) // r))
     count = -(-length // block)
@@ -151,7 +159,7 @@ def banded(
         some = slice(at, at + piece)
         span = places[some].clamp(max=n + length - 1)
         seen = (places[some, None] >= start[:, some]) & (places[some, None] <= end[:, some])
-        k, v = (gather.at(x, span).transpose(2, 3) for x in (key, value))
+        k, v = (gather.at(x.whole(), span).transpose(2, 3) for x in (key, value))
         seen = seen[:, :, None]
         if decay is not None:
             age = end[:, some] - places[some, None]  # [B, ., block, n + block]
@@ -161,5 +169,4 @@ def banded(
         flat, k, v, mask = (x.flatten(0, 1) for x in (queries[:, some], k, v, seen))
         out = scaled_dot_product_attention(flat, k, v, mask, scale=cfg.scale)
         outs.append(out.unflatten(0, (q.shape[0], -1)))
-    out = torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]
-    return out.masked_fill(parallel.spoiled(bad, n, when).transpose(1, 2)[..., None], torch.nan)
+    return torch.cat(outs, 1).transpose(1, 2).flatten(2, 3)[:, :, :length]

@@ -1,0 +1,46 @@
+"""Keys or values on the extended axis: the n tokens of a ring, oldest first, then the T tokens of a piece.
+
+Most code reads them as one tensor. The fused kernels read both parts where they are, which saves a copy of the piece.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nystream.ops import ring
+
+
+class Extended:
+    """before [B, n, H, D] and piece [B, T, H, D]; `whole()` joins them, once."""
+
+    def __init__(self, before: Tensor, piece: Tensor, whole: Tensor | None = None) -> None:
+        self.before, self.piece, self._whole = before, piece, whole
+
+    def whole(self) -> Tensor:
+        """[B, n + T, H, D]."""
+        if self._whole is None:
+            n = self.before.shape[1]
+            self._whole = torch.cat([self.before, self.piece], 1)
+            self.before, self.piece = self._whole[:, :n], self._whole[:, n:]  # so that the parts can be freed
+        return self._whole
+
+    def finite(self) -> Tensor:
+        """[B, n + T, H]: whether all numbers of a token are finite."""
+        return torch.cat([x.isfinite().all(-1) for x in (self.before, self.piece)], 1)
+
+    def without(self, bad: Tensor) -> Extended:
+        """Zeros in place of the tokens that `bad` [B, n + T, H] marks."""
+        sizes = [self.before.shape[1], self.piece.shape[1]]
+        parts = zip((self.before, self.piece), bad.split(sizes, 1), strict=True)
+        return Extended(*(x.masked_fill(hidden[..., None], 0.0) for x, hidden in parts))
+
+
+def of_ring(state_ring: Tensor, time: Tensor, x: Tensor) -> Extended:
+    """The ring of a state at `time`, and the piece x [B, H, T, D] that follows."""
+    return Extended(ring.unroll(state_ring, time), x.transpose(1, 2).to(state_ring.dtype))
+
+
+def of_whole(x: Tensor, n: int) -> Extended:
+    """The parts of x [B, n + T, H, D]."""
+    return Extended(x[:, :n], x[:, n:], x)

@@ -1,0 +1,119 @@
+"""When `steps` is computed by the fused kernels of `ops.triton`.
+
+They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
+installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 landmarks.
+Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
+ways give the same outputs up to rounding, and the same state.
+
+The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
+no second derivatives.
+
+Example:
+    >>> from nystream.ops import fused
+    >>> with fused.kernels("never"):  # for instance to differentiate twice
+    ...     pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from nystream.config import AttentionConfig
+from nystream.ops.extended import Extended
+from nystream.ops.timeline import Timeline
+from nystream.ops.tracing import tracing
+
+Mode = Literal["auto", "always", "never"]
+
+SHORTEST = 64  # tokens of a piece
+WIDEST = 128  # numbers of a head
+MOST = 32  # landmarks
+CAPABILITY = (8, 0)  # the first with TensorFloat-32
+
+_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="auto")
+
+
+@contextmanager
+def kernels(mode: Mode) -> Iterator[None]:
+    """Choose how `steps` is computed inside the `with` block.
+
+    Args:
+        mode: "auto", the default, uses the fused kernels by the rule above, "never" does not, and "always" uses them
+            for pieces of any length, with an error where they cannot be used. Graphs that are traced have torch's
+            operators in every mode.
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")
+    token = _mode.set(mode)
+    try:
+        yield
+    finally:
+        _mode.reset(token)
+
+
+def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
+    """Whether a piece of `length` tokens with these values is computed by the kernels."""
+    if tracing():  # first, because a graph cannot contain the question for the mode
+        return False
+    mode = _mode.get()
+    if mode == "never" or (mode == "auto" and (not value.is_cuda or length < SHORTEST)):
+        return False
+    obstacle = _obstacle(value, cfg)
+    if mode == "always" and obstacle:
+        raise ValueError(f"kernels('always'): {obstacle}; use kernels('auto')")
+    return obstacle is None
+
+
+def full(
+    q: Tensor, key: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None
+) -> Tensor:
+    """Softmax attention of every token over its own window, for finite tokens: q [B, H, T, D] -> [B, H, T, D]."""
+    band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "full"))
+    rates, runs = _rates(decay, value), band.band(when, cfg.window)
+    out: Tensor = attention.attend(
+        q.transpose(1, 2), key.before, key.piece, value.before, value.piece, rates, runs, cfg.scale
+    )
+    return out.transpose(1, 2)
+
+
+def landmarks(
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, value: Extended
+) -> Tensor:
+    """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window, for finite tokens: as `parallel.windowed`."""
+    band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "landmarks"))
+    rates, runs = _rates(decay, value), band.band(when, cfg.window)
+    out: Tensor = attention.attend(weight, logit, value.before, value.piece, rates, runs)
+    return out
+
+
+def _rates(decay: Tensor | None, value: Extended) -> Tensor | None:
+    return None if decay is None else decay.expand(value.piece.shape[0], -1)  # [B, H]
+
+
+def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
+    """Why the kernels cannot compute this, if so."""
+    if value.dtype not in (torch.float32, torch.bfloat16):
+        return f"the values are {value.dtype}, but must be torch.float32 or torch.bfloat16"
+    if cfg.head_dim > WIDEST:
+        return f"heads are {cfg.head_dim} wide, but at most {WIDEST} is possible"
+    if cfg.low_rank and cfg.m > MOST:
+        return f"there are {cfg.m} landmarks, but at most {MOST} are possible"
+    if find_spec("triton") is None:
+        return "Triton is not installed: pip install triton"
+    if value.is_cuda:
+        if torch.version.hip is not None:
+            return "the device is an AMD GPU, but must be an NVIDIA GPU"
+        capability = torch.cuda.get_device_capability(value.device)
+        if capability < CAPABILITY:
+            return f"the GPU has compute capability {capability}, but needs at least {CAPABILITY}"
+        return None
+    interpreted: bool = import_module("triton").knobs.runtime.interpret
+    return None if interpreted else f"the tensors are on {value.device}, but must be on a CUDA device"

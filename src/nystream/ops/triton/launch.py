@@ -1,0 +1,50 @@
+"""How kernels are launched: sizes of tiles, precision of products, device."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+SMALLEST = 16  # of any side of a tile that enters a matrix product
+
+
+class Tile(NamedTuple):
+    """How a kernel is cut: queries and keys of a tile, the warps that compute it, and loads in flight."""
+
+    block_q: int
+    block_k: int
+    warps: int
+    stages: int = 3
+
+    def options(self) -> dict[str, int]:
+        sizes = {"BLOCK_Q": self.block_q, "BLOCK_K": self.block_k}
+        return {**sizes, "num_warps": self.warps, "num_stages": self.stages}
+
+
+def padded(size: int) -> int:
+    """The side of a tile that has room for `size` numbers."""
+    return max(SMALLEST, triton.next_power_of_2(size))
+
+
+def precision(x: Tensor) -> str:
+    """How products of float32 numbers are computed where one factor comes from `x`.
+
+    In three TensorFloat-32 products, which loses next to nothing, unless `torch.set_float32_matmul_precision` allows
+    one. One is enough for bfloat16 numbers, which TensorFloat-32 represents exactly.
+    """
+    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    return "tf32x3" if exact else "tf32"
+
+
+def on(x: Tensor) -> AbstractContextManager[Any]:
+    """Select the device of `x`, on which kernels are launched."""
+    return torch.cuda.device_of(x)
+
+
+def programs(length: int, block: int, rows: int) -> tuple[int]:
+    """The grid: one program for each tile of `block` places of each row."""
+    return (triton.cdiv(length, block) * rows,)

@@ -1,0 +1,101 @@
+"""Every kernel compiles, fits on a GPU and does not spill registers on sm_90. This needs no GPU."""
+
+import re
+import subprocess
+
+import pytest
+
+SHARED = {90: 227 * 1024, 89: 99 * 1024}  # bytes of shared memory that a program may use, by compute capability
+SPILLED = 16  # bytes of a thread: ptxas spills a few where that lets more programs run at once
+KERNELS = [
+    *(("full", name) for name in ("attend", "query_gradient", "key_gradients")),
+    *(("landmarks", name) for name in ("normalize", "attend", "weight_gradient", "middle_gradients", "edge_gradients")),
+]
+RUNS = {"first_key", "last_key", "first_query", "last_query"}
+SIZES = {"N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
+FLOAT32 = {"weight", "logit", "decay", "lse", "overlap", "w_gradient", "logit_gradient", "decay_gradient"}
+
+
+def compiled(family, name, width, dtype, decay, capability=90, **ones):
+    """PTX of a kernel, and its shared memory in bytes; sizes of 1 are constants, as in a launch."""
+    triton = pytest.importorskip("triton", reason="Triton is not available for this platform")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from nystream.ops.triton import full, full_kernels, landmark_gradients, landmark_kernels, landmarks, launch
+
+    modules = [full_kernels] if family == "full" else [landmark_kernels, landmark_gradients]
+    (kernel,) = (getattr(module, name) for module in modules if hasattr(module, name))
+    tile = full.tile(name, width) if family == "full" else landmarks.tile(name, width, 16)
+    options = tile.options()
+    padded = launch.padded(width)
+    constants = {
+        "D": width,
+        "DP": padded,
+        "M": 16,
+        "MP": 16,
+        "PART": padded if family == "full" and width <= 64 else min(32, padded),
+        "DECAY": decay,
+        "PRECISION": "tf32x3" if dtype == "fp32" else "tf32",
+        "BLOCK_Q": options.pop("BLOCK_Q"),
+        "BLOCK_K": options.pop("BLOCK_K"),
+    }
+    constants |= ones
+    if not decay:
+        constants |= {"decay": None, "decay_gradient": None}
+    float32 = FLOAT32 if family == "full" else FLOAT32 | {"out", "out_gradient"}
+    signature, values, attributes = {}, {}, {}
+    for place, argument in enumerate(kernel.arg_names):
+        if argument in constants:
+            signature[argument], values[(place,)] = "constexpr", constants[argument]
+        elif argument in SIZES:
+            signature[argument] = SIZES[argument]
+        else:
+            signature[argument] = "*i32" if argument in RUNS else "*fp32" if argument in float32 else f"*{dtype}"
+            attributes[(place,)] = [["tt.divisibility", 16]]
+    source = ASTSource(kernel, signature, values, attributes)
+    result = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    return result.asm["ptx"], result.metadata.shared
+
+
+def check(family, name, width, dtype, decay, folder):
+    ptx, shared = compiled(family, name, width, dtype, decay)
+    assert shared <= SHARED[90]
+    file = folder / "kernel.ptx"
+    file.write_text(ptx)
+    report = assembled(file)
+    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert spilled is not None, report
+    assert max(map(int, spilled.groups())) <= SPILLED, f"width {width}, {dtype}, decay {decay}: {report}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "name"), KERNELS)
+def test_compiles_for_hopper(family, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    check(family, name, 64, "fp32", True, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "name"), KERNELS)
+def test_compiles_for_one_token_and_one_head(family, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    compiled(family, name, 16, "fp32", False, N=1, T=1, H=1)
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("width", [12, 64, 128])
+@pytest.mark.parametrize(("family", "name"), KERNELS)
+def test_compiles_at_all_widths(family, name, width, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    for dtype, decay in (("fp32", True), ("fp32", False), ("bf16", True)):
+        check(family, name, width, dtype, decay, tmp_path)
+    assert compiled(family, name, width, "fp32", True, capability=89)[1] <= SHARED[89]
+
+
+def assembled(file):
+    """What ptxas, which comes with Triton, says about a file of PTX."""
+    from triton import knobs
+
+    command = [knobs.nvidia.ptxas.path, "-v", "-arch=sm_90a", str(file), "-o", "/dev/null"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stderr

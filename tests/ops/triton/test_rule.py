@@ -1,0 +1,46 @@
+"""When the kernels are used."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import nystream as ns
+from nystream.ops import fused
+
+CFG = ns.AttentionConfig("co-full-single", 8, 2, 4)
+PIECE = torch.zeros(1, 100, 2, 4)
+
+
+def test_not_on_a_cpu():
+    assert not fused.wanted(PIECE, 100, CFG)
+    with pytest.raises(ValueError, match=r"kernels\('always'\)"), fused.kernels("always"):
+        fused.wanted(PIECE, 100, CFG)
+
+
+def test_modes_nest_and_end():
+    with fused.kernels("always"):
+        with fused.kernels("never"):
+            assert not fused.wanted(PIECE, 100, CFG)
+        with pytest.raises(ValueError, match="always"):
+            fused.wanted(PIECE, 100, CFG)
+    assert not fused.wanted(PIECE, 100, CFG)
+
+
+def test_unknown_mode():
+    with (
+        pytest.raises(ValueError, match="mode='sometimes' must be one of 'auto', 'always', 'never'"),
+        fused.kernels("sometimes"),
+    ):
+        pass
+
+
+def test_triton_is_not_imported_without_need():
+    code = (
+        "import sys, torch, nystream as ns\n"
+        "attn = ns.MultiheadAttention(ns.AttentionConfig('co-full-single', 8, 2, 4))\n"
+        "attn.steps(torch.zeros(1, 100, 8), attn.init_state(1))\n"
+        "sys.exit('triton' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
