@@ -2,6 +2,9 @@ import os
 import signal
 from pathlib import Path
 
+# Triton runs kernels in its interpreter, on the CPU, if this is set before anything imports it.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 import pytest
 import torch
 from hypothesis import settings
