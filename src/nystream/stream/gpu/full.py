@@ -46,7 +46,7 @@ def exact(
     cfg, leaves, rows = attention.config, attention.leaves, len(call.slots)
     columns = power_of_two(cfg.head_dim)
     pairs = max(1, WARP_COLUMNS // columns)
-    chunk = min(power_of_two(cfg.window), max(1, ELEMENTS // 2 // (pairs * columns)))
+    chunk = min(power_of_two(cfg.window), max(1, ELEMENTS // 4 // (pairs * columns)))
     full[(triton.cdiv(rows * cfg.num_heads, pairs), cfg.update_size)](
         out,
         q,

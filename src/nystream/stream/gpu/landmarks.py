@@ -18,7 +18,7 @@ from nystream.stream.gpu.blocks import blocks
 from nystream.stream.gpu.kernels import middle
 from nystream.stream.gpu.kernels.step import step
 from nystream.stream.gpu.launch import Call, Plan, plan, programs
-from nystream.stream.gpu.tiles import max_edges, tile
+from nystream.stream.gpu.tiles import max_edges, step_tile, sums_tile
 
 
 class LandmarkAttention(Attention):
@@ -30,7 +30,7 @@ class LandmarkAttention(Attention):
         self.token_bytes = 4 * cfg.num_heads * cfg.m + ring_dtype.itemsize * cfg.embed_dim
         self.partial_bytes = 4 * cfg.m * (cfg.embed_dim + cfg.num_heads)
         self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(cfg.m))
-        self.tile = tile(cfg, self.cut)
+        self.step_tile, self.sums_tile = step_tile(cfg, self.cut), sums_tile(cfg)
 
     def void(self) -> dict[str, Tensor]:
         cfg, shape = self.config, (1, self.cut.partials, self.config.m, self.config.num_heads)
@@ -63,7 +63,7 @@ class LandmarkAttention(Attention):
         self._of_rings(middle.rebuild, slots, places, listed, count)
 
     def _of_rings(self, kernel: Any, slots: Tensor, places: Tensor, listed: Tensor, count: Tensor) -> None:
-        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.tile
+        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.sums_tile
         groups = triton.cdiv(len(slots) * cfg.num_heads, size.pairs)
         kernel[(programs(self.device, groups), size.pieces)](
             self.rates,
@@ -85,13 +85,13 @@ class LandmarkAttention(Attention):
             P=size.pairs,
             M_=size.landmarks,
             D_=size.columns,
-            CHUNK=size.chunk,
+            CHUNK=size.tokens,
             num_warps=size.warps,
         )
 
     def attend(self, logit: Tensor, query: Tensor, value: Tensor, gamma_pinv: Tensor, call: Call, plan: Plan) -> Tensor:
         """The rows [rows, r, E] of new tokens: logit and query [rows, r, H m], value [rows, r, E]."""
-        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.tile
+        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.step_tile
         rows = len(call.slots)
         out = torch.empty(rows, cut.r, cfg.embed_dim, dtype=self.dtype, device=self.device)
         step[(triton.cdiv(rows * cfg.num_heads, size.pairs), cut.r * size.pieces)](
@@ -121,7 +121,7 @@ class LandmarkAttention(Attention):
             P=size.pairs,
             M_=size.landmarks,
             D_=size.columns,
-            EDGES_=size.edges,
+            EDGES_=size.tokens,
             PIECES=size.pieces,
             num_warps=size.warps,
         )

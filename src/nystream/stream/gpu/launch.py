@@ -13,7 +13,7 @@ from nystream.stream.gpu.blocks import Blocks
 from nystream.stream.gpu.kernels import plan as kernels
 
 ROWS = 128  # of a program that works on rows alone
-PROGRAMS_PER_PROCESSOR = 8  # of a kernel that takes the rows of a list
+PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
 
 
 def interpreted() -> bool:

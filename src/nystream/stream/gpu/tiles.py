@@ -17,6 +17,7 @@ from nystream.stream.gpu.blocks import Blocks, power_of_two
 WARP_COLUMNS = 128  # 32 lanes of 4
 ELEMENTS = 2048  # of a tile that one warp can keep in its registers
 MAX_WARPS = 8
+CHUNK = 4  # tokens of a ring that are summed at a time
 
 
 class Tile(NamedTuple):
@@ -26,14 +27,13 @@ class Tile(NamedTuple):
     columns: int
     pieces: int  # programs for the columns of one head
     landmarks: int
-    edges: int
-    chunk: int  # tokens that are summed at a time
+    tokens: int  # that are read at a time
     warps: int
 
 
-def width(landmarks: int) -> int:
+def width(landmarks: int, elements: int = ELEMENTS) -> int:
     """Columns of all pairs of a program together."""
-    return max(32, min(WARP_COLUMNS, ELEMENTS // power_of_two(landmarks)))
+    return max(32, min(WARP_COLUMNS, elements // power_of_two(landmarks)))
 
 
 def max_edges(landmarks: int) -> int:
@@ -46,11 +46,21 @@ def warps(elements: int) -> int:
     return max(1, min(MAX_WARPS, power_of_two(elements) // ELEMENTS))
 
 
-def tile(cfg: AttentionConfig, cut: Blocks) -> Tile:
-    """The tile of the kernels for landmarks."""
-    landmarks, edges, whole = power_of_two(cfg.m), power_of_two(cut.edges), width(cfg.m)
+def step_tile(cfg: AttentionConfig, cut: Blocks) -> Tile:
+    """The tile of a step, which has the values of all edges beside the middle."""
+    return _tile(cfg, width(cfg.m), power_of_two(cut.edges))
+
+
+def sums_tile(cfg: AttentionConfig) -> Tile:
+    """The tile of sums over the ring: half as large, because they wait for one chunk of tokens after another, so more
+    of them must run at a time.
+    """
+    return _tile(cfg, width(cfg.m, ELEMENTS // 2), CHUNK)
+
+
+def _tile(cfg: AttentionConfig, whole: int, tokens: int) -> Tile:
+    landmarks = power_of_two(cfg.m)
     columns = min(power_of_two(cfg.head_dim), whole)
     pairs = whole // columns
-    largest = max(landmarks * whole, edges * whole, (edges + landmarks) * landmarks * pairs)
-    pieces = -(-cfg.head_dim // columns)
-    return Tile(pairs, columns, pieces, landmarks, edges, min(4, edges), warps(largest))
+    largest = max(landmarks * whole, tokens * whole, (tokens + landmarks) * landmarks * pairs)
+    return Tile(pairs, columns, -(-cfg.head_dim // columns), landmarks, tokens, warps(largest))
