@@ -2,8 +2,8 @@
 
 python tests/stream/gpu/compile_kernels.py VARIANT N D HEADS M RING_DTYPE
 
-One line of JSON per kernel: registers, and bytes that are spilled. The step itself runs on the CPU: launches are caught,
-compiled with the types of their arguments, and have no effect.
+One line of JSON per kernel: registers, and bytes that are spilled. The step itself runs on the CPU: launches are
+caught, compiled with the types of their arguments, and have no effect.
 """
 
 import json
@@ -84,7 +84,7 @@ def main(variant: str, n: str, d: str, heads: str, m: str, ring_dtype: str) -> N
         streams.write(1, attention.init_state(1))
         streams.step(torch.tensor([0, 1]), torch.zeros(2, 1, int(d)))
     for name, said in compiled.items():
-        print(json.dumps({"kernel": name, **said}))
+        sys.stdout.write(json.dumps({"kernel": name, **said}) + "\n")
 
 
 if __name__ == "__main__":

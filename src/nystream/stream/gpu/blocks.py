@@ -34,6 +34,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MIDDLE, FAR, TOTALS = 0, 1, 2  # where the partials of a stream are
+LONGEST_TIER = 64  # blocks of a tier block: with more, the tokens between them cost more than totals
 
 
 class Blocks(NamedTuple):
@@ -68,16 +69,19 @@ class Blocks(NamedTuple):
 def blocks(n: int, r: int, token: int, partial: int, most: int) -> Blocks:
     """The cut with the fewest bytes, with at most `most` edges if r allows it.
 
-    Among those that are almost as good, the one with the fewest edges, which take registers, and then with the fewest
-    totals, which take memory.
+    If others are almost as good: the one with the fewest edges, which take registers, then with the fewest totals,
+    which take memory.
     """
-    cuts = [
-        (cut.bytes(token, partial), power_of_two(cut.edges), cut.totals, cut)
+    cuts = {
+        cut: cut.bytes(token, partial)
         for edges in range(r, min(n, max(r, most)) + 1, r)
-        for cut in (Blocks(n, r, edges, tier) for tier in (*range(edges, n, edges), n))
-    ]
-    fewest = min(cuts)[0]
-    return min((edges, totals, moved, cut) for moved, edges, totals, cut in cuts if moved <= 1.05 * fewest)[-1]
+        for cut in (Blocks(n, r, edges, tier) for tier in (*range(edges, min(n, LONGEST_TIER * edges), edges), n))
+    }
+    for slack, take in ((1.05, lambda cut: power_of_two(cut.edges)), (1.02, lambda cut: cut.totals)):
+        fewest = min(cuts.values())
+        taken = min(take(cut) for cut, moved in cuts.items() if moved <= slack * fewest)
+        cuts = {cut: moved for cut, moved in cuts.items() if take(cut) == taken}
+    return min(cuts, key=cuts.__getitem__)
 
 
 def power_of_two(x: int) -> int:

@@ -11,7 +11,6 @@ from torch.nn.functional import linear
 
 from nystream.layers.attention import MultiheadAttention
 from nystream.ops import window
-from nystream.ops.attention.co_fixed_single import FixedState
 from nystream.ops.partials import FLOOR
 from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.blocks import blocks
@@ -154,16 +153,11 @@ class FixedAttention(LandmarkAttention):
         self.renew(call.slots, plan)
         return self.attend(logit, query, value, self.gamma_pinv, call, plan)
 
-    def read(self, slot: int, time: Tensor) -> FixedState:
-        state: FixedState = super().read(slot, time)
-        return state
-
 
 def _products(layer: torch.nn.Linear, landmarks: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The layer whose outputs are the scaled products of the outputs of `layer` with landmarks [H, m, D]."""
     tilde = landmarks.double() * scale
     heads, _, dim = tilde.shape
     weight = (tilde @ layer.weight.double().unflatten(0, (heads, dim))).flatten(0, 1)  # [H m, E]
-    if layer.bias is None:
-        return weight, weight.new_zeros(len(weight))
-    return weight, (tilde @ layer.bias.double().unflatten(0, (heads, dim)).unsqueeze(-1)).flatten()
+    bias = weight.new_zeros(heads * dim) if layer.bias is None else layer.bias.double()
+    return weight, (tilde @ bias.unflatten(0, (heads, dim)).unsqueeze(-1)).flatten()

@@ -51,8 +51,9 @@ class Plan(NamedTuple):
 
 def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None) -> Plan:
     """The plan of a step for windows with this cut; `completes` is that of continual landmarks."""
-    rows, like = len(call.slots), {"dtype": torch.int32, "device": call.slots.device}
-    made = Plan(*(torch.empty(rows, **like) for _ in range(4)), torch.zeros(2, **like))  # type: ignore[arg-type]
+    rows = len(call.slots)
+    places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
+    made = Plan(places, filled, entering, due, places.new_zeros(2))
     kernels.plan[(triton.cdiv(rows, ROWS),)](
         call.slots,
         call.time,
