@@ -25,6 +25,7 @@ EXTRAS = {
     "soundfile": "audio",
     "soxr": "audio",
     "tensorboard": "train",
+    "triton": "gpu",
     "tyro": "cli",
     "uvicorn": "serve",
     "websockets": "serve",
@@ -38,6 +39,7 @@ NAMES = {  # where they differ from the package's
     "ray": "Ray",
     "sklearn": "scikit-learn",
     "tensorboard": "TensorBoard",
+    "triton": "Triton",
 }
 
 

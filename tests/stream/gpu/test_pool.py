@@ -205,6 +205,12 @@ def test_what_the_kernels_cannot_run(shaped, monkeypatch):
         ns.StreamPool(shaped(), backend="triton")
 
 
+@pytest.mark.parametrize("capacity", [10**12, 10**18])
+def test_too_many_streams(shaped, capacity):
+    with pytest.raises(MemoryError, match=rf"capacity={capacity}: not enough memory .* a smaller capacity is enough"):
+        ns.StreamPool(shaped(**SMALL), capacity, backend="triton")
+
+
 def test_without_triton(shaped, monkeypatch):
     real = builtins.__import__
 
@@ -217,7 +223,7 @@ def test_without_triton(shaped, monkeypatch):
         if not name.endswith(".support"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r"needs Triton, which is not installed; run `pip install 'nystream\[gpu\]'`"):
+    with pytest.raises(ImportError, match=r"backend='triton' needs Triton: pip install 'nystream\[gpu\]', or use"):
         ns.StreamPool(shaped(), backend="triton")
 
 

@@ -47,7 +47,7 @@ TOTALS = {
 def test_long_windows(case, shaped, agree, tokens):
     model = shaped(**case)
     r, n = model.config.update_size, model.config.window
-    shape = (len(LATE), n // r * 5 // 4, *([r] if r > 1 else []), 5)
+    shape = (len(LATE), n // r * 7 // 4, *([r] if r > 1 else []), 5)
     agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(*shape), LATE)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nystream.extras import missing
 from nystream.stream.cpu import support as cpu
 from nystream.stream.gpu import support as gpu
 
@@ -25,10 +26,6 @@ RING_DTYPES = ("float32", "bfloat16")
 NO_NUMBA = (
     "the numba backend needs numba, which is not installed; run `pip install numba`, or use backend='torch', which is "
     "slower"
-)
-NO_TRITON = (
-    "the triton backend needs Triton, which is not installed; run `pip install 'nystream[gpu]'`, or use "
-    "backend='torch', which is slower"
 )
 
 
@@ -112,7 +109,8 @@ def _module(name: str) -> ModuleType:
     try:
         return import_module(f"{__name__}.{name}")
     except ImportError as error:
-        missing = {"numba": NO_NUMBA, "triton": NO_TRITON}.get(error.name or "")
-        if missing is not None:
-            raise ImportError(missing, name=error.name) from error
+        if error.name == "numba":
+            raise ImportError(NO_NUMBA, name="numba") from error
+        if error.name == "triton":
+            raise missing("backend='triton'", "triton", ", or use backend='torch', which is slower") from error
         raise

@@ -9,9 +9,8 @@ flag back, after the step, which waits for the device.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -36,10 +35,13 @@ class TritonBackend:
         self._device, self._dtype = weight.device, weight.dtype
         # A bfloat16 model has bfloat16 keys and values: storing them as such loses nothing.
         self.ring_dtype = torch.bfloat16 if torch.bfloat16 in (self._dtype, getattr(torch, ring_dtype)) else self._dtype
-        with self._stepping(), room_for(f"{capacity:,} streams with window={model.config.window}"):
-            if capacity > sys.maxsize // 8:  # torch would raise an obscure error
-                raise MemoryError(f"{capacity:,} streams are more than a process can address")
-            self._streams = Streams(model, capacity, self.ring_dtype)
+        with self._stepping():
+            try:
+                with room_for(f"{capacity:,} streams with window={model.config.window}"):
+                    self._streams = Streams(model, capacity, self.ring_dtype)
+            except MemoryError as error:
+                hint = "a pool grows as streams are opened, so a smaller capacity is enough"
+                raise MemoryError(f"capacity={capacity}: {error}; {hint}") from error
         self._graphs = Graphs(self._streams)
         self.bytes_per_stream = self._streams.bytes_per_stream
         self.spoiled: set[int] = set()
@@ -104,6 +106,7 @@ class TritonBackend:
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
-        """Make ordinary tensors, without a graph and in the model's own precision, whatever modes are enabled."""
-        with torch.inference_mode(False), torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+        """On the model's device, make ordinary tensors, in its own precision, whatever modes are enabled."""
+        device = torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
+        with device, torch.inference_mode(False), torch.no_grad(), torch.autocast(self._device.type, enabled=False):
             yield

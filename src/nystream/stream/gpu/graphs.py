@@ -60,6 +60,6 @@ class Graphs:
             self._streams.step(slots, tokens)
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=side):
+        with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
             y, accepted = self._streams.step(slots, tokens)
         return Graph(graph, slots, tokens, y, accepted)

@@ -32,9 +32,10 @@ class LandmarkAttention(Attention):
         self.step_tile, self.sums_tile = step_tile(cfg, self.cut), sums_tile(cfg)
 
     def void(self) -> dict[str, Tensor]:
-        cfg, shape = self.config, (1, self.cut.partials, self.config.m, self.config.num_heads)
-        lse = torch.full(shape, FLOOR, device=self.device)
-        return super().void() | {"part_lse": lse, "part_mean": torch.zeros(*shape, cfg.head_dim, device=self.device)}
+        cfg, count = self.config, self.cut.partials
+        lse = torch.full((1, count, cfg.num_heads, cfg.m), FLOOR, device=self.device)
+        mean = torch.zeros(1, count, cfg.m, cfg.num_heads, cfg.head_dim, device=self.device)
+        return super().void() | {"part_lse": lse, "part_mean": mean}
 
     def plan(self, call: Call) -> Plan:
         return plan(call, self.cut, True, None)

@@ -36,7 +36,7 @@ def full(
     """
     pair = tl.program_id(0) * P + tl.arange(0, P)
     which = tl.program_id(1)
-    row, h = pair // H, pair % H
+    row, h = (pair // H).to(tl.int64), pair % H
     place = tl.load(places + row, row < rows, -1)
     count = tl.load(filled + row, row < rows, 0)
     live = place >= 0

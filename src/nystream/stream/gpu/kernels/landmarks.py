@@ -41,7 +41,7 @@ def collect(
     is its landmark, `opens` [n] whether it is the first of it, and `completes` [n] the number of tokens of the landmark
     if it is the last, else 0. One program for one stream and head.
     """
-    row, h = tl.program_id(0) // H, tl.program_id(0) % H
+    row, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     place = tl.load(places + row)
     if place >= 0:
         slot = tl.load(slots + row).to(tl.int64)

@@ -45,7 +45,7 @@ def renew(
         pair = group * P + tl.arange(0, P)
         slot, place, h, live = _stream(slots, places, listed, count, pair, H)
         fall = tl.load(rate + h)
-        part_at = slot * (PARTIALS * M * H) + h
+        part_at = slot * (PARTIALS * M * H)
         own = place // TIER
         start = own * TIER
         c, s, u = nothing(M_, P, D_)
@@ -60,22 +60,23 @@ def renew(
                     TIER, CHUNK,
                 )  # fmt: skip
                 lse, mean = finished(c, s, u)
-                _store(part_lse, part_mean, part_at + (TOTALS + left) * (M * H), d, lse, mean, fresh, H, M, D)
+                _store(part_lse, part_mean, part_at + (TOTALS + left) * (M * H), h, d, lse, mean, fresh, H, M, D)
                 for other in range(1, COUNT - 1):
                     index = (own + other) % COUNT
-                    lse, mean = _load(part_lse, part_mean, part_at + (TOTALS + index) * (M * H), d, fresh, H, M, D, M_)
-                    age = wrapped(start - (index + 1) * TIER, N)
+                    at = part_at + (TOTALS + index) * (M * H)
+                    lse, mean = _load(part_lse, part_mean, at, h, d, fresh, H, M, D, M_)
+                    age = wrapped(start - tl.minimum((index + 1) * TIER, N), N)
                     c, s, u = with_partial(c, s, u, lse - (age * fall)[None, :], mean)
                 lse, mean = finished(c, s, u)
-                _store(part_lse, part_mean, part_at + FAR * (M * H), d, lse, mean, fresh, H, M, D)
-            lse, mean = _load(part_lse, part_mean, part_at + FAR * (M * H), d, live & ~fresh, H, M, D, M_)
+                _store(part_lse, part_mean, part_at + FAR * (M * H), h, d, lse, mean, fresh, H, M, D)
+            lse, mean = _load(part_lse, part_mean, part_at + FAR * (M * H), h, d, live & ~fresh, H, M, D, M_)
             c, s, u = with_partial(c, s, u, lse - ((place - start) * fall)[None, :], mean)
         c, s, u = _with_ring(
             c, s, u, ring_logit, ring_value, slot, h, d, fall, start, place, place, place + EDGES, live, N, H, M, D,
             TIER, CHUNK,
         )  # fmt: skip
         lse, mean = finished(c, s, u)
-        _store(part_lse, part_mean, part_at, d, lse, mean, live, H, M, D)
+        _store(part_lse, part_mean, part_at, h, d, lse, mean, live, H, M, D)
         group += tl.num_programs(0)
 
 
@@ -109,7 +110,7 @@ def rebuild(
         pair = group * P + tl.arange(0, P)
         slot, place, h, live = _stream(slots, places, listed, count, pair, H)
         fall = tl.load(rate + h)
-        part_at = slot * (PARTIALS * M * H) + h
+        part_at = slot * (PARTIALS * M * H)
         block = place // EDGES * EDGES
         own = place // TIER
         start = own * TIER
@@ -124,18 +125,18 @@ def rebuild(
                     N, H, M, D, TIER, CHUNK,
                 )  # fmt: skip
                 lse, mean = finished(c_total, s_total, u_total)
-                _store(part_lse, part_mean, part_at + (TOTALS + index) * (M * H), d, lse, mean, live, H, M, D)
+                _store(part_lse, part_mean, part_at + (TOTALS + index) * (M * H), h, d, lse, mean, live, H, M, D)
                 fallen = tl.where(own == index, FLOOR, lse - (wrapped(start - end, N) * fall)[None, :])
                 c, s, u = with_partial(c, s, u, fallen, tl.where((own == index)[None, :, None], 0.0, mean))
             lse, mean = finished(c, s, u)
-            _store(part_lse, part_mean, part_at + FAR * (M * H), d, lse, mean, live, H, M, D)
+            _store(part_lse, part_mean, part_at + FAR * (M * H), h, d, lse, mean, live, H, M, D)
             c -= ((block - start) * fall)[None, :]
         c, s, u = _with_ring(
             c, s, u, ring_logit, ring_value, slot, h, d, fall, start, block, block, block + EDGES, live, N, H, M, D,
             TIER, CHUNK,
         )  # fmt: skip
         lse, mean = finished(c, s, u)
-        _store(part_lse, part_mean, part_at, d, lse, mean, live, H, M, D)
+        _store(part_lse, part_mean, part_at, h, d, lse, mean, live, H, M, D)
         group += tl.num_programs(0)
 
 
@@ -194,13 +195,13 @@ def _with_ring(
 
 @triton.jit
 def _load(
-    part_lse, part_mean, at, d, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, M_: tl.constexpr
+    part_lse, part_mean, at, h, d, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, M_: tl.constexpr
 ):  # fmt: skip
-    """The partials at `at` [P], empty where not `there`."""
+    """The partials at `at` [P] of heads h [P], empty where not `there`."""
     i = tl.arange(0, M_)
-    lse = tl.load(part_lse + at[None, :] + i[:, None] * H, there[None, :] & (i < M)[:, None], FLOOR)
+    lse = tl.load(part_lse + (at + h * M)[None, :] + i[:, None], there[None, :] & (i < M)[:, None], FLOOR)
     mean = tl.load(
-        part_mean + at[None, :, None] * D + (i[:, None, None] * (H * D) + d[None, None, :]),
+        part_mean + ((at + h)[None, :, None] * D + i[:, None, None] * (H * D)) + d[None, None, :],
         there[None, :, None] & (i < M)[:, None, None] & (d < D)[None, None, :],
         0.0,
     )
@@ -209,13 +210,13 @@ def _load(
 
 @triton.jit
 def _store(
-    part_lse, part_mean, at, d, lse, mean, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr
+    part_lse, part_mean, at, h, d, lse, mean, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr
 ):  # fmt: skip
-    """Write partials to `at` [P] where `there`."""
+    """Write partials of heads h [P] to `at` [P] where `there`."""
     i = tl.arange(0, lse.shape[0])
-    tl.store(part_lse + at[None, :] + i[:, None] * H, lse, there[None, :] & (i < M)[:, None])
+    tl.store(part_lse + (at + h * M)[None, :] + i[:, None], lse, there[None, :] & (i < M)[:, None])
     tl.store(
-        part_mean + at[None, :, None] * D + (i[:, None, None] * (H * D) + d[None, None, :]),
+        part_mean + ((at + h)[None, :, None] * D + i[:, None, None] * (H * D)) + d[None, None, :],
         mean,
         there[None, :, None] & (i < M)[:, None, None] & (d < D)[None, None, :],
     )

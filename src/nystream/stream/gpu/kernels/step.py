@@ -45,17 +45,17 @@ def step(
     does not disturb the others.
     """
     pair = tl.program_id(0) * P + tl.arange(0, P)
-    row, h = pair // H, pair % H
+    row, h = (pair // H).to(tl.int64), pair % H
     which, piece = tl.program_id(1) // PIECES, tl.program_id(1) % PIECES
     place = tl.load(places + row, row < rows, -1)
     live = place >= 0
     slot = tl.load(slots + row, live, 0).to(tl.int64)
     i, d, z = tl.arange(0, M_), piece * D_ + tl.arange(0, D_), tl.arange(0, EDGES_)
 
-    lse_at = slot * (PARTIALS * M * H) + h
-    middle = tl.load(part_lse + lse_at[None, :] + i[:, None] * H, live[None, :] & (i < M)[:, None], FLOOR)
+    part_at = slot * (PARTIALS * M * H)
+    middle = tl.load(part_lse + (part_at + h * M)[None, :] + i[:, None], live[None, :] & (i < M)[:, None], FLOOR)
     mean = tl.load(
-        part_mean + lse_at[None, :, None] * D + (i[:, None, None] * (H * D) + d[None, None, :]),
+        part_mean + ((part_at + h)[None, :, None] * D + i[:, None, None] * (H * D)) + d[None, None, :],
         live[None, :, None] & (i < M)[:, None, None] & (d < D)[None, None, :],
         0.0,
     )  # [m, P, D]
