@@ -38,6 +38,7 @@ TOTALS = {
     "a short last block": {"window": 26, "landmarks": 2, "decay": True},
     "groups": {"window": 32, "landmarks": 1, "update_size": 2},
     "many landmarks": {"window": 20, "landmarks": 18, "embed_dim": 6},
+    "tensor cores": {"window": 20, "landmarks": 16, "embed_dim": 64, "num_heads": 1},
     "a wide head": {"window": 12, "landmarks": 2, "embed_dim": 160, "num_heads": 1},
     "one head of three dimensions": {"window": 20, "landmarks": 3, "embed_dim": 3, "num_heads": 1},
 }

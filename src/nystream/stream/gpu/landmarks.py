@@ -29,7 +29,7 @@ class LandmarkAttention(Attention):
         self.token_bytes = 4 * cfg.num_heads * cfg.m + ring_dtype.itemsize * cfg.embed_dim
         self.partial_bytes = 4 * cfg.m * (cfg.embed_dim + cfg.num_heads)
         self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(cfg.m))
-        self.step_tile, self.sums_tile = step_tile(cfg, self.cut), sums_tile(cfg)
+        self.step_tile, self.sums_tile = step_tile(cfg, self.cut), sums_tile(cfg, ring_dtype.itemsize)
 
     def void(self) -> dict[str, Tensor]:
         cfg, count = self.config, self.cut.partials

@@ -17,7 +17,6 @@ from nystream.stream.gpu.blocks import Blocks, power_of_two
 WARP_COLUMNS = 128  # 32 lanes of 4
 ELEMENTS = 2048  # of a tile that one warp can keep in its registers
 MAX_WARPS = 8
-CHUNK = 4  # tokens of a ring that are summed at a time
 
 
 class Tile(NamedTuple):
@@ -51,11 +50,17 @@ def step_tile(cfg: AttentionConfig, cut: Blocks) -> Tile:
     return _tile(cfg, width(cfg.m), power_of_two(cut.edges))
 
 
-def sums_tile(cfg: AttentionConfig) -> Tile:
+def sums_tile(cfg: AttentionConfig, value_bytes: int) -> Tile:
     """The tile of sums over the ring: half as large, because they wait for one chunk of tokens after another, so more
     of them must run at a time.
+
+    One wide head with many landmarks sums a chunk in tensor cores, which need at least 16 tokens and landmarks.
+    Otherwise, a lane has the weights of all tokens of a chunk in registers, and their values, of `value_bytes` each.
     """
-    return _tile(cfg, width(cfg.m, ELEMENTS // 2), CHUNK)
+    whole = width(cfg.m, ELEMENTS // 2)
+    if cfg.head_dim > whole // 2 and cfg.m > 8:
+        return _tile(cfg, whole, 16)
+    return _tile(cfg, whole, 8 if cfg.m <= 8 and value_bytes == 2 else 4)
 
 
 def _tile(cfg: AttentionConfig, whole: int, tokens: int) -> Tile:

@@ -23,7 +23,15 @@ def with_tokens(c, s, u, logit, value):
     share = tl.exp(logit - largest[None, :, :])
     old = tl.exp(c - largest)
     s = s * old + tl.sum(share, 0)
-    u = u * old[:, :, None] + tl.sum(share[:, :, :, None] * value[:, None, :, :], 0)
+    u = u * old[:, :, None]
+    T: tl.constexpr = value.shape[0]
+    M_: tl.constexpr = u.shape[0]
+    D_: tl.constexpr = u.shape[2]
+    if (u.shape[1] == 1) & (T >= 16) & (M_ >= 16):  # one matrix product, in tensor cores; tf32x3 is as good as float32
+        left, right = tl.trans(tl.reshape(share, [T, M_])), tl.reshape(value, [T, D_])
+        u = tl.reshape(tl.dot(left, right, tl.reshape(u, [M_, D_]), input_precision="tf32x3"), [M_, 1, D_])
+    else:
+        u += tl.sum(share[:, :, :, None] * value[:, None, :, :], 0)
     return largest, s, u
 
 
