@@ -83,19 +83,22 @@ def gtzan(variant: str, dtype: torch.dtype = torch.float32, **options: Any) -> n
     torch.manual_seed(0)
     landmarks = None if variant == "co-full-single" else 4
     cfg = ns.AttentionConfig(variant, 192, 16, 120, landmarks, pinv="ridge")
-    model = ns.StreamModel(ns.ModelConfig(128, 10, attention=cfg, ff_dim=192, **options)).eval().requires_grad_(False)
+    config = ns.ModelConfig(input_dim=128, output_dim=10, attention=cfg, ff_dim=192, **options)
+    model = ns.StreamModel(config).eval().requires_grad_(False)
     for block in model.encoder.blocks:
         if block.attention.config.fixed:
             block.attention.set_landmarks(*torch.randn(2, 16, 4, 12))
     return model.to(DEVICE, dtype)
 
 
-def check_model(dtype: torch.dtype, variant: str = "co-fixed-single", **options: Any) -> float:
+def check_model(
+    dtype: torch.dtype, variant: str = "co-fixed-single", streams: int = 100, length: int = 150, **options: Any
+) -> float:
     """A pool with graphs: batches of any size, padding, tensors on the device, a rejected batch."""
     model = gtzan(variant, dtype, **options)
     pool = ns.StreamPool(model, 64, backend="auto")
     assert pool.backend == "triton"
-    rng, streams, length = np.random.default_rng(0), 100, 150
+    rng = np.random.default_rng(0)
     x = torch.randn(streams, length, 128, device=DEVICE).to(dtype)
     sids = [pool.open() for _ in range(streams)]
     done, outs = [0] * streams, [[] for _ in range(streams)]
@@ -114,7 +117,7 @@ def check_model(dtype: torch.dtype, variant: str = "co-fixed-single", **options:
             else:
                 raise AssertionError("a NaN was accepted")
         y = pool.push_many([*(sids[row] for row in some), -1], torch.cat([batch, batch[:1]]))
-        assert y.is_cuda
+        assert y.device.type == DEVICE
         assert not y[-1].any()
         for row, out in zip(some, y, strict=False):
             outs[row].append(out)
@@ -127,11 +130,11 @@ def check_model(dtype: torch.dtype, variant: str = "co-fixed-single", **options:
     return worst
 
 
-def check_snapshots(variant: str) -> float:
+def check_snapshots(variant: str, turns: int = 400) -> float:
     """A stream moves to the torch backend and back, in a slot whose ring is rotated."""
     model = own_copy(gtzan(variant))
     ours, theirs = TritonBackend(model, 8), TorchBackend(model, 8)
-    x = np.random.default_rng(0).standard_normal((400, 1, 1, 128)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((turns, 1, 1, 128)).astype(np.float32)
     y, z, worst = np.empty((1, 1, 10), np.float32), np.empty((1, 1, 10), np.float32), 0.0
     one, two = np.array([5]), np.array([2])
     ours.clear(5)

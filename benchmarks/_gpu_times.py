@@ -18,6 +18,8 @@ from nystream.stream.gpu.landmarks import FixedAttention
 from nystream.stream.gpu.launch import Call, Plan
 from nystream.stream.owned import own_copy
 
+AT_ONCE = 16_384  # streams; with more, there are more blocks than some kernels of torch can launch
+
 
 def microseconds(function: Callable[[], object], repeats: int) -> float:
     """Time of one call on the device, the average of several."""
@@ -198,7 +200,8 @@ def eager_times(streams: int, dtype: torch.dtype = torch.bfloat16) -> dict[str, 
         h = model.input_proj(x) + model.positions.table[7]
         qkv = linear(block.norm1(h), weight, bias).view(streams, 3, 16, 12)
         rings[:, :, :, 7] = qkv[:, 1:].transpose(0, 1)
-        row = scaled_dot_product_attention(qkv[:, 0].unsqueeze(2), rings[0], rings[1])
+        pieces = zip(qkv[:, 0].unsqueeze(2).split(AT_ONCE), *(ring.split(AT_ONCE) for ring in rings), strict=True)
+        row = torch.cat([scaled_dot_product_attention(*piece) for piece in pieces])
         return model.head(model.encoder.norm(block.finish(h, attn.out_proj(row.flatten(1)))))
 
     taken = median(step, 2, 5)
