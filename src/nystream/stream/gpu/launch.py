@@ -16,11 +16,6 @@ ROWS = 128  # of a program that works on rows alone
 PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
 
 
-def interpreted() -> bool:
-    """Whether Triton runs kernels in its interpreter, on the CPU."""
-    return bool(triton.knobs.runtime.interpret)
-
-
 @lru_cache(maxsize=16)
 def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
