@@ -5,6 +5,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+# Triton runs kernels in its interpreter, on the CPU, if this is set before anything imports it.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 import pytest
 import torch
 from hypothesis import settings

@@ -26,6 +26,7 @@ EXTRAS = {
     "soundfile": "audio",
     "soxr": "audio",
     "tensorboard": "train",
+    "triton": "gpu",
     "tyro": "cli",
     "uvicorn": "serve",
     "websockets": "serve",
@@ -40,6 +41,7 @@ NAMES = {  # where they differ from the package's
     "redis": "redis-py",
     "sklearn": "scikit-learn",
     "tensorboard": "TensorBoard",
+    "triton": "Triton",
 }
 
 

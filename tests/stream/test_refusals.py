@@ -182,7 +182,7 @@ def test_ids_that_were_good_before_are_looked_up_again_after_a_close(streams, to
         ({"capacity": 10**15, "backend": "torch"}, MemoryError, ("capacity=1000000000000000", "a smaller capacity")),
         ({"capacity": 10**18, "backend": "torch"}, MemoryError, ("more than a process can address", "smaller")),
         ({"capacity": 10**30}, ValueError, ("capacity=1000", "at most")),
-        ({"backend": "triton"}, ValueError, ("backend='triton'", "'auto', 'numba', 'torch'")),
+        ({"backend": "cuda"}, ValueError, ("backend='cuda'", "'auto', 'numba', 'torch', 'triton'")),
         ({"backend": None}, ValueError, ("backend=None", "'torch'")),
     ],
 )

@@ -129,7 +129,7 @@ def test_bytes_that_a_step_reads():
     [
         ("weights", "'float32', 'bfloat16', 'int8'"),
         ("ring_dtype", "'float32', 'bfloat16'"),
-        ("backend", "'auto', 'numba', 'torch'"),
+        ("backend", "'auto', 'numba', 'torch', 'triton'"),
     ],
 )
 def test_unknown_options_are_refused(build, argument, known, value):

@@ -1,6 +1,7 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
-They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
+They are off unless `kernels` turns them on: Triton's interpreter has tested them, but no GPU yet. In mode "auto" they
+are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
 installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 landmarks.
 Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
 ways give the same outputs up to rounding, and the same state.
@@ -10,7 +11,7 @@ no second derivatives.
 
 Example:
     >>> from nystream.ops import fused
-    >>> with fused.kernels("never"):  # for instance to differentiate twice
+    >>> with fused.kernels("auto"):  # around the training
     ...     pass
 """
 
@@ -38,7 +39,7 @@ WIDEST = 128  # numbers of a head
 MOST = 32  # landmarks
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
-_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="auto")
+_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="never")
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def kernels(mode: Mode) -> Iterator[None]:
     """Choose how `steps` is computed inside the `with` block.
 
     Args:
-        mode: "auto", the default, uses the fused kernels by the rule above, "never" does not, and "always" uses them
+        mode: "auto" uses the fused kernels by the rule above, "never", the default, does not, and "always" uses them
             for pieces of any length, with an error where they cannot be used. Graphs that are traced have torch's
             operators in every mode.
     """

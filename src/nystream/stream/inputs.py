@@ -12,6 +12,7 @@ from nystream.stream.errors import UnknownStreamError
 
 MAX_LISTED_IDS = 5  # in a message
 MAX_ID = 2**63 - 1
+PADDING = -1  # instead of an id: a row that a backend with padding skips
 
 
 def numbers(name: str, x: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from threading import Lock
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex, cast
 
 import numpy as np
 import torch
@@ -18,10 +18,13 @@ from nystream.stream.errors import UnknownStreamError, room_for
 from nystream.stream.owned import Model, check_model, own_copy, variant_of
 from nystream.stream.replay import replayed
 from nystream.stream.snapshot import Snapshots
+from nystream.stream.tokens import Tokens
 
 
 class StreamPool:
     """Many streams of one model in one process: numpy in, numpy out, microseconds per token.
+
+    On a GPU, tensors in, tensors out: see `push_many`.
 
     A stream is identified by an integer. Streams are independent of each other, and can be pushed one at a time or
     together, from several threads. Invalid input raises an error before any stream changes.
@@ -30,18 +33,20 @@ class StreamPool:
         model: A `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
-        backend: "numba" (compiled, for the CPU), "torch" (any model, any device), or "auto": numba if its kernels
-            can run the model, else torch.
-        weights: How the compiled backend stores the weights of dense layers. "float32", the default, keeps those of the
+        backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on a GPU), "torch" (any model, any
+            device), or "auto": numba if its kernels can run the model, else torch. The triton backend must be asked
+            for: its kernels are tested in Triton's interpreter, but have not been run on a GPU yet.
+        weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and
             outputs change by less than 3 %. It keeps the layers that would lose most, the input projection, queries,
             keys and the head, in bfloat16. Everything else is float32, so streams can move between pools with
             different weights. These bounds, and that of `ring_dtype`, were measured in random models with a width of
             at least 32; a narrow model can lose more.
-        ring_dtype: How the compiled backend stores the keys and values of the window: "float32", or "bfloat16" in half
-            the memory. Logits, sums and landmarks are float32 in either case. Rounding keys and values to bfloat16
-            changes outputs by less than 1 %. Snapshots are float32, so streams can move between the two.
+        ring_dtype: How a compiled backend stores the keys and values of the window: "float32", or "bfloat16" in half
+            the memory; on a GPU, a bfloat16 model always has the latter, which loses nothing. Logits, sums and
+            landmarks are float32 in either case. Rounding keys and values to bfloat16 changes outputs by less than 1 %.
+            Snapshots have the model's dtype, so streams can move between the two.
 
     Example:
         >>> import numpy as np, nystream as ns
@@ -85,9 +90,9 @@ class StreamPool:
         numpy_dtype = torch.float32 if self._model_dtype == torch.bfloat16 else self._model_dtype
         self._dtype: np.dtype[Any] = torch.empty(0, dtype=numpy_dtype, device="cpu").numpy().dtype
         self._update_size = cfg.update_size
-        group = () if cfg.update_size == 1 else (cfg.update_size,)
-        self._in_shape: tuple[int, ...] = (*group, getattr(cfg, "input_dim", cfg.embed_dim))
-        self._out_shape: tuple[int, ...] = (*group, getattr(cfg, "output_dim", cfg.embed_dim))
+        self._tokens = Tokens(cfg, self._dtype)
+        self._in_shape = self._tokens.shape
+        self._out_shape: tuple[int, ...] = (*self._in_shape[:-1], getattr(cfg, "output_dim", cfg.embed_dim))
         self._lock = Lock()
         self._slots: dict[int, int] = {}  # slots of the streams that can be pushed, by id
         self._broken: dict[int, int] = {}  # slots of the streams that a failed push left half-written
@@ -129,7 +134,7 @@ class StreamPool:
         """
         token = x
         if type(x) is not np.ndarray or x.dtype is not self._dtype or x.shape != self._in_shape or not x.flags.carray:
-            token = self._token(x)
+            token = self._tokens.one(x)
         y = np.empty(self._out_shape, self._dtype)
         with self._lock:
             slot = self._slots.get(sid) if type(sid) is int else None
@@ -144,18 +149,23 @@ class StreamPool:
             raise inputs.not_finite_error("x", x, self._model_dtype, [sid])
         return y
 
-    def push_many(self, sids: Any, X: Any) -> np.ndarray:
+    def push_many(self, sids: Any, X: Any) -> Any:
         """Push the next tokens of several streams. The outputs are those of `push`, in much less time per stream.
 
         Args:
-            sids: The ids of S different streams, in any order: a list, a tuple or an array of integers.
+            sids: The ids of S different streams, in any order: a list, a tuple or an array of integers. With
+                `backend="triton"`, −1 is padding: such rows are skipped, and their outputs are zero.
             X: [S, input_dim] or [S, r, input_dim], one row per stream.
 
         Returns:
-            [S, output_dim] or [S, r, output_dim], in the order of `sids`.
+            [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with `backend="triton"` and
+            a tensor `X` on a GPU, a new tensor there, in the model's dtype. Such a call copies no tokens through the
+            host, but waits for the device, to learn whether the tokens were finite.
         """
         ids = inputs.stream_ids(sids)
-        tokens = self._tokens(X, len(ids))
+        if self.backend == "triton" and isinstance(X, torch.Tensor) and X.is_cuda:
+            return self._push_tensor(ids, X)
+        tokens = self._tokens.many(X, len(ids))
         y = np.empty((len(ids), *self._out_shape), self._dtype)
         if not len(ids):
             return y
@@ -173,7 +183,7 @@ class StreamPool:
                 self._set_aside()
                 raise
         if not accepted:
-            raise inputs.not_finite_error("X", X, self._model_dtype, ids.tolist())
+            self._raise_not_finite(ids, X)
         return y
 
     def reset(self, sid: int) -> None:
@@ -247,13 +257,14 @@ class StreamPool:
 
     @property
     def weights(self) -> str:
-        """How the weights of dense layers are stored; for the torch backend, the model's dtype."""
-        return self._weights if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
+        """How the weights of dense layers are stored; for the torch and triton backends, the model's dtype."""
+        return self._weights if self.backend == "numba" else _name(self._model_dtype)
 
     @property
     def ring_dtype(self) -> str:
         """How the keys and values of the windows are stored; for the torch backend, in the model's dtype."""
-        return self._ring_dtype if self.backend == "numba" else str(self._model_dtype).removeprefix("torch.")
+        lossless = self.backend == "torch" or self._model_dtype == torch.bfloat16
+        return _name(self._model_dtype) if lossless else self._ring_dtype
 
     @property
     def bytes_per_stream(self) -> int:
@@ -339,11 +350,13 @@ class StreamPool:
         if key == self._last[0]:
             return self._last[1]
         sids = ids.tolist()
-        slots = list(map(self._slots.get, sids))
+        padding = {inputs.PADDING: -1} if self._backend.pads else {}
+        slots = [self._slots.get(sid, padding.get(sid)) for sid in sids]
         if None in slots:
             self._slot(sids[slots.index(None)])  # raises the error
-        if len(set(slots)) < len(slots):
-            duplicate = next(sid for place, sid in enumerate(sids) if sid in sids[:place])
+        real = [slot for slot in slots if slot != -1]
+        if len(set(real)) < len(real):
+            duplicate = next(sid for place, sid in enumerate(sids) if sid in sids[:place] and sid not in padding)
             raise ValueError(f"sids has stream {duplicate} more than once; push its tokens one after another")
         self._last = key, np.array(slots, np.int64)
         return self._last[1]
@@ -357,30 +370,28 @@ class StreamPool:
             self._broken[sid] = self._slots.pop(sid)
         self._forget_last()
 
-    def _token(self, x: Any) -> np.ndarray:
-        """`x` of `push`, as backends take it."""
-        array = inputs.numbers("x", x)
-        if array.shape != self._in_shape:
-            hint = "; push_many takes several streams at once" if array.shape[1:] == self._in_shape else ""
-            raise ValueError(f"x is {list(array.shape)}, but push needs {list(self._in_shape)} ({self._sizes()}){hint}")
-        return inputs.behaved(array, self._dtype)
+    def _push_tensor(self, ids: np.ndarray, X: torch.Tensor) -> torch.Tensor:
+        """`push_many` for a tensor on a GPU, with the triton backend."""
+        if not X.is_floating_point():
+            raise TypeError(f"X has dtype {X.dtype}, but a tensor on a GPU must have floating-point numbers")
+        self._tokens.check(X, len(ids))
+        if not len(ids):
+            return X.new_empty(0, *self._out_shape, dtype=self._model_dtype)
+        with self._lock:
+            slots, backend = self._slots_of(ids), cast(Any, self._backend)
+            try:
+                y = backend.push_tensor(slots, X.reshape(len(ids), self._update_size, -1))
+            except BaseException:
+                self._set_aside()
+                raise
+        if y is None:
+            self._raise_not_finite(ids, X)
+        return y.reshape(len(ids), *self._out_shape)
 
-    def _tokens(self, X: Any, count: int) -> np.ndarray:
-        """`X` of `push_many`, as backends take it."""
-        if type(X) is np.ndarray and X.dtype is self._dtype and X.shape == (count, *self._in_shape) and X.flags.carray:
-            return X
-        array = inputs.numbers("X", X)
-        if not count and array.shape == (0,):  # an empty list has no width
-            array = array.reshape(0, *self._in_shape)
-        if array.shape[1:] != self._in_shape:
-            need = f"[S, {', '.join(map(str, self._in_shape))}]"
-            raise ValueError(f"X is {list(array.shape)}, but push_many needs {need} (S streams, {self._sizes()})")
-        if array.shape[0] != count:
-            raise ValueError(f"sids has {count} ids, but X has {array.shape[0]} rows; every stream needs one row")
-        return inputs.behaved(array, self._dtype)
+    def _raise_not_finite(self, ids: np.ndarray, X: Any) -> NoReturn:
+        real = np.ones(len(ids), np.bool_) if not self._backend.pads else ids != inputs.PADDING
+        raise inputs.not_finite_error("X", inputs.numbers("X", X)[real], self._model_dtype, ids[real].tolist())
 
-    def _sizes(self) -> str:
-        """The names of the sizes in a shape, for messages."""
-        width = "input_dim" if hasattr(self.config, "input_dim") else "embed_dim"
-        group = f"update_size={self._in_shape[0]}, " if len(self._in_shape) == 2 else ""
-        return f"{group}{width}={self._in_shape[-1]}"
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -13,6 +13,13 @@ CFG = ns.AttentionConfig("co-full-single", 8, 2, 4)
 PIECE = torch.zeros(1, 100, 2, 4)
 
 
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch):
+    """As outside of the tests: Triton interprets no kernels."""
+    triton = pytest.importorskip("triton", reason="Triton is not available for this platform")
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+
+
 def test_not_on_a_cpu():
     assert not fused.wanted(PIECE, 100, CFG)
     with pytest.raises(ValueError, match=r"kernels\('always'\)"), fused.kernels("always"):

@@ -2,6 +2,7 @@
 
 torch   `model.step` on one batched state: every variant, stack, dtype and device. Other backends are tested against it.
 numba   a compiled step of the whole model on the CPU, for models whose blocks all return their newest rows.
+triton  the same models on a GPU: kernels for the attention, torch for everything else, in one graph per step.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nystream.stream.cpu.support import unsupported
+from nystream.extras import missing
+from nystream.stream.cpu import support as cpu
+from nystream.stream.gpu import support as gpu
 
-NAMES = ("numba", "torch")
+NAMES = ("numba", "torch", "triton")
 WEIGHTS = ("float32", "bfloat16", "int8")
 RING_DTYPES = ("float32", "bfloat16")
 
@@ -34,6 +37,7 @@ class Backend(Protocol):
     """
 
     name: str
+    pads: bool  # whether `push_many` skips rows of slot −1
     bytes_per_stream: int  # memory of one more stream
     spoiled: set[int]  # slots left half-written by a failed push, until they are cleared or written
 
@@ -74,20 +78,30 @@ def choose(
         if not isinstance(value, str) or value not in known:
             options = ", ".join(map(repr, known))
             raise ValueError(f"{argument}={value!r:.80} does not exist; it must be one of {options}")
-    why = unsupported(model)
+    on_gpu = name == "triton"
+    compiled, why = ("triton", gpu.unsupported(model)) if on_gpu else ("numba", cpu.unsupported(model))
+    if on_gpu and weights != "float32":
+        raise ValueError(
+            f"weights={weights!r} needs backend='numba', on the CPU; on a GPU the weights have the dtype of the model: "
+            f"use weights='float32', and model.bfloat16() for a smaller and faster one"
+        )
     light = {key: value for key, value in (("weights", weights), ("ring_dtype", ring_dtype)) if value != "float32"}
     if light and (name == "torch" or why is not None):
         asked = " and ".join(f"{key}={value!r}" for key, value in light.items())
         reason = "backend='torch' was asked for" if name == "torch" else f"its kernels cannot run this model: {why}"
-        usual = [f"{key}='float32'" for key in light] + (["backend='torch'"] if name == "numba" else [])
-        remedy = "backend='numba'" if why is None else f"{' and '.join(usual)}, which keeps the dtype of the model"
+        usual = [f"{key}='float32'" for key in light] + (["backend='torch'"] if name == compiled else [])
+        remedy = (
+            f"backend={compiled!r}" if why is None else f"{' and '.join(usual)}, which keeps the dtype of the model"
+        )
         need = "needs" if len(light) == 1 else "need"
         raise ValueError(f"{asked} {need} the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
-        name = "numba" if why is None else "torch"
-    elif name == "numba" and why is not None:
-        raise ValueError(f"backend='numba' cannot run this model: {why}; use backend='torch', which runs every model")
+        name = compiled if why is None else "torch"
+    elif name == compiled and why is not None:
+        raise ValueError(f"backend={name!r} cannot run this model: {why}; use backend='torch', which runs every model")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
+    if name == "triton":
+        return partial(kind, ring_dtype=ring_dtype)
     return partial(kind, weights=weights, ring_dtype=ring_dtype) if name == "numba" else kind
 
 
@@ -97,4 +111,6 @@ def _module(name: str) -> ModuleType:
     except ImportError as error:
         if error.name == "numba":
             raise ImportError(NO_NUMBA, name="numba") from error
+        if error.name == "triton":
+            raise missing("backend='triton'", "triton", ", or use backend='torch', which is slower") from error
         raise

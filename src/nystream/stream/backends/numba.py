@@ -44,6 +44,7 @@ class NumbaBackend:
     """States of many streams of a model that the kernels support (`cpu.support`)."""
 
     name = "numba"
+    pads = False
 
     def __init__(self, model: Any, capacity: int, weights: str = "float32", ring_dtype: str = "float32") -> None:
         with room_for("the compiled copy of the weights"):

@@ -26,6 +26,7 @@ class TorchBackend:
     """The states of all streams as the rows of one state."""
 
     name = "torch"
+    pads = False
 
     def __init__(self, model: Any, capacity: int) -> None:
         self._model = model

@@ -31,6 +31,19 @@ MODULES = {
 
 def unsupported(model: Model) -> str | None:
     """The reason why the kernels cannot run this model, or None if they can."""
+    why = different(model)
+    if why is not None:
+        return why
+    for name, x in (*model.named_parameters(), *model.named_buffers()):
+        if x.device.type != "cpu":
+            return f"its {name} is on {x.device}, but the kernels run on the CPU"
+        if x.dtype != torch.float32:
+            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels compute in float32"
+    return None
+
+
+def different(model: Model) -> str | None:
+    """What the model has that no kernel implements, on any device, or None."""
     configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
     for cfg in configs:
         why = _attention(cfg)
@@ -40,11 +53,6 @@ def unsupported(model: Model) -> str | None:
         why = _module(part, getattr(model.config, "norm_eps", None))
         if why is not None:
             return f"its {name or 'outermost module'} {why}"
-    for name, x in (*model.named_parameters(), *model.named_buffers()):
-        if x.device.type != "cpu":
-            return f"its {name} is on {x.device}, but the kernels run on the CPU"
-        if x.dtype != torch.float32:
-            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels compute in float32"
     return None
 
 

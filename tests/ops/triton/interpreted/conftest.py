@@ -31,14 +31,12 @@ interpreter._patch_lang_tensor = _patch_with_index
 interpreter.InterpreterBuilder.create_dot = _dot_of_floats
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _small_tiles():
-    """The smallest tiles, unequal where a kernel allows it: a few tokens are several tiles."""
-    full.tile = lambda kernel, width: Tile(16, 32, 4) if kernel == "key_gradients" else Tile(32, 16, 4)
-    landmarks.tile = lambda kernel, width, m: Tile(16, 16, 4)
-
-
 @pytest.fixture(autouse=True)
-def _kernels():
+def _kernels(monkeypatch):
+    """The smallest tiles, unequal where a kernel allows it: a few tokens are several tiles."""
+    monkeypatch.setattr(
+        full, "tile", lambda kernel, _: Tile(16, 32, 4) if kernel == "key_gradients" else Tile(32, 16, 4)
+    )
+    monkeypatch.setattr(landmarks, "tile", lambda *_: Tile(16, 16, 4))
     with fused.kernels("always"):
         yield

@@ -1,0 +1,112 @@
+"""The GPU backend: the states of all streams on the device, one launch of a graph per step.
+
+An id of −1 in `push_many` is padding: its row is skipped, and its output is zero. So a batch of a fixed size can carry
+any number of streams.
+
+Tokens are checked on the device. If one is not finite, the kernels skip all rows of the batch, and `push` reads one
+flag back, after the step, which waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nystream.stream.errors import room_for
+from nystream.stream.gpu.graphs import Graphs
+from nystream.stream.gpu.model import Streams
+
+Array = np.ndarray[Any, Any]
+
+
+class TritonBackend:
+    """States of many streams of a model that the kernels support (`gpu.support`)."""
+
+    name = "triton"
+    pads = True
+
+    def __init__(self, model: Any, capacity: int, ring_dtype: str = "float32") -> None:
+        weight = next(model.parameters())
+        self._device, self._dtype = weight.device, weight.dtype
+        # A bfloat16 model has bfloat16 keys and values: storing them as such loses nothing.
+        self.ring_dtype = torch.bfloat16 if torch.bfloat16 in (self._dtype, getattr(torch, ring_dtype)) else self._dtype
+        with self._stepping():
+            try:
+                with room_for(f"{capacity:,} streams with window={model.config.window}"):
+                    self._streams = Streams(model, capacity, self.ring_dtype)
+            except MemoryError as error:
+                hint = "a pool grows as streams are opened, so a smaller capacity is enough"
+                raise MemoryError(f"capacity={capacity}: {error}; {hint}") from error
+        self._graphs = Graphs(self._streams)
+        self.bytes_per_stream = self._streams.bytes_per_stream
+        self.spoiled: set[int] = set()
+        self._used = np.zeros(capacity, np.bool_)  # slots that may be different from new streams
+        self._last: tuple[Array, Tensor] = (np.empty(0, np.int64), torch.empty(0))
+
+    def grow(self, capacity: int) -> None:
+        with self._stepping(), room_for(f"{capacity:,} streams of {self.bytes_per_stream:,} bytes each"):
+            self._streams.grow(capacity)
+        self._graphs.forget()
+        self._used = np.concatenate([self._used, np.zeros(capacity - len(self._used), np.bool_)])
+
+    def clear(self, slot: int) -> None:
+        if self._used[slot]:
+            with self._stepping():
+                self._streams.clear(slot)
+            self._used[slot] = False
+            self._last = (np.empty(0, np.int64), torch.empty(0))  # so that the next push marks it as used
+        self.spoiled.discard(slot)
+
+    def push(self, slot: int, x: Array, y: Array) -> bool:
+        r = self._streams.update_size
+        return self.push_many(np.array([slot]), x.reshape(1, r, -1), y.reshape(1, r, -1))
+
+    def push_many(self, slots: Array, x: Array, y: Array) -> bool:
+        out = self.push_tensor(slots, torch.from_numpy(x))
+        if out is None:
+            return False
+        torch.from_numpy(y).copy_(out)
+        return True
+
+    def push_tensor(self, slots: Array, x: Tensor) -> Tensor | None:
+        """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
+        with self._stepping():
+            try:
+                on_device = self._on_device(slots)
+                y, accepted = self._graphs.step(on_device, x.to(self._device, self._dtype))
+                return y if bool(accepted) else None
+            except BaseException:
+                self.spoiled.update(slots[slots >= 0].tolist())
+                raise
+
+    def time(self, slot: int) -> int:
+        return int(self._streams.time[slot])
+
+    def read(self, slot: int) -> Any:
+        with self._stepping():
+            return self._streams.read(slot)
+
+    def write(self, slot: int, state: Any) -> None:
+        self._used[slot] = True
+        with self._stepping():
+            self._streams.write(slot, state)
+        self.spoiled.discard(slot)
+
+    def _on_device(self, slots: Array) -> Tensor:
+        """The slots as a tensor. A pool that pushes the same streams again passes the same array."""
+        if slots is not self._last[0]:
+            self._used[slots[slots >= 0]] = True
+            self._last = slots, torch.from_numpy(slots).to(self._device)
+        return self._last[1]
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        """On the model's device, make ordinary tensors, in its own precision, whatever modes are enabled."""
+        device = torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
+        with device, torch.inference_mode(False), torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+            yield

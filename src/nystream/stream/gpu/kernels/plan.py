@@ -1,0 +1,59 @@
+"""What a step does with every row: whether it is skipped, where its stream writes, and which rows need more work."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _listed(rows, count, row, some):
+    """Append the rows where `some` holds to a list, in any order."""
+    number = some.to(tl.int32)
+    at = tl.atomic_add(count, tl.sum(number, 0)) + tl.cumsum(number, 0) - 1
+    tl.store(rows + at, row.to(tl.int32), some)
+
+
+@triton.jit
+def plan(
+    slots,
+    time,
+    accepted,
+    places,
+    filled,
+    entering,
+    due,
+    counts,
+    completes,
+    rows,
+    N: tl.constexpr,
+    R: tl.constexpr,
+    EDGES: tl.constexpr,
+    LANDMARKS: tl.constexpr,
+    CONTINUAL: tl.constexpr,
+    ROWS_: tl.constexpr,
+):
+    """Write `places` and `filled`, the tokens of the window after the step, [rows] each, and lists of rows.
+
+    Rows of slot −1 are skipped, and all rows unless `accepted`. `entering` lists the rows that begin a block and `due`
+    those that complete a landmark; `counts` has the length of both, and must be 0 before. `completes` [n / r] says in
+    which groups of a window landmarks are completed.
+    """
+    row = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
+    slot = tl.load(slots + row, row < rows, -1)
+    live = (slot >= 0) & (tl.load(accepted) != 0)
+    t = tl.load(time + slot, live, 0)
+    place = ((t + slot * R) % N).to(tl.int32)
+    tl.store(places + row, tl.where(live, place, -1), row < rows)
+    tl.store(filled + row, tl.where(live, tl.minimum(t + R, N), 0).to(tl.int32), row < rows)
+    if LANDMARKS:
+        _listed(entering, counts, row, live & (place % EDGES == 0))
+    if CONTINUAL:
+        _listed(due, counts + 1, row, live & (tl.load(completes + t % N // R, live, 0) != 0))
+
+
+@triton.jit
+def advance(slots, time, accepted, rows, R: tl.constexpr, ROWS_: tl.constexpr):
+    """Count the tokens of a step."""
+    row = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
+    slot = tl.load(slots + row, row < rows, -1)
+    live = (slot >= 0) & (tl.load(accepted) != 0)
+    tl.store(time + slot, tl.load(time + slot, live, 0) + R, live)

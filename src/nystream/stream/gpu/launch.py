@@ -1,0 +1,71 @@
+"""One step of many rows, as the kernels take it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from nystream.stream.gpu.blocks import Blocks
+from nystream.stream.gpu.kernels import plan as kernels
+
+ROWS = 128  # of a program that works on rows alone
+PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
+
+
+@lru_cache(maxsize=16)
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+class Call(NamedTuple):
+    """The rows of a step."""
+
+    slots: Tensor  # int64 [rows], −1 for rows that are skipped
+    time: Tensor  # int64 [capacity], of all slots
+    accepted: Tensor  # bool []; all rows are skipped if it is False
+
+    def advance(self, r: int) -> None:
+        """Count the r tokens of the step."""
+        rows = len(self.slots)
+        kernels.advance[(triton.cdiv(rows, ROWS),)](self.slots, self.time, self.accepted, rows, R=r, ROWS_=ROWS)
+
+
+class Plan(NamedTuple):
+    """Where the rows of a step write into a window, and which of them need more work: see `kernels.plan`."""
+
+    places: Tensor
+    filled: Tensor
+    entering: Tensor
+    due: Tensor
+    counts: Tensor  # of the two lists
+
+
+def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None) -> Plan:
+    """The plan of a step for windows with this cut; `completes` is that of continual landmarks."""
+    rows = len(call.slots)
+    places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
+    made = Plan(places, filled, entering, due, places.new_zeros(2))
+    kernels.plan[(triton.cdiv(rows, ROWS),)](
+        call.slots,
+        call.time,
+        call.accepted,
+        *made,
+        made.counts if completes is None else completes,
+        rows,
+        N=cut.n,
+        R=cut.r,
+        EDGES=cut.edges,
+        LANDMARKS=landmarks,
+        CONTINUAL=completes is not None,
+        ROWS_=ROWS,
+    )
+    return made
+
+
+def programs(device: torch.device, most: int) -> int:
+    """Number of programs of a kernel that takes the rows of a list, of which there are at most `most` pieces."""
+    return max(1, min(most, PROGRAMS_PER_PROCESSOR * _processors(device)))

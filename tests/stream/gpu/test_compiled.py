@@ -1,0 +1,33 @@
+"""All kernels compile for a GPU, at the sizes of the paper's models; this needs no GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.deploy
+
+SIZES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
+SCRIPT = Path(__file__).parent / "compile_kernels.py"
+MAX_SPILLED = 512  # bytes of a thread
+
+
+@pytest.mark.parametrize("ring_dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single", "co-full-single"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_kernels_compile_for_a_gpu(variant, sizes, ring_dtype):
+    command = [sys.executable, str(SCRIPT), variant, *map(str, sizes), ring_dtype]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=600, env=os.environ | {"TRITON_INTERPRET": "0"}
+    )
+    kernels = [json.loads(line) for line in done.stdout.splitlines()]
+    expected = {"plan", "advance"} | {
+        "co-fixed-single": {"renew", "step", "rebuild"},
+        "co-cont-single": {"renew", "step", "rebuild", "collect", "refresh", "full"},
+        "co-full-single": {"full"},
+    }[variant]
+    assert {kernel["kernel"] for kernel in kernels} == expected
+    assert [kernel for kernel in kernels if kernel["spilled"] > MAX_SPILLED] == []
