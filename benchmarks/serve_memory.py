@@ -35,8 +35,8 @@ import websockets
 from _common import write_results
 from _service import Service, gtzan_model, record
 
-from nystream.serve.checkpoints import WAL_BYTES
-from nystream.serve.sqlite_store import MAX_SPAN, MIN_SPAN
+from nystream.serve.stores.checkpoints import WAL_BYTES
+from nystream.serve.stores.sqlite import MAX_SPAN, MIN_SPAN
 
 CONNECTIONS = 10
 PIECE = 32  # records of a stream in one message

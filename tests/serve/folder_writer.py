@@ -7,11 +7,11 @@ import random
 import sys
 from pathlib import Path
 
-import nystream.serve.lane as lane
-from nystream.serve.folder_store import FolderStore
+import nystream.serve.stores.lane as lane
 from nystream.serve.lanes import lane_of
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import Kept, LogRow, Snapshot, StoreError
+from nystream.serve.stores.folder import FolderStore
+from nystream.serve.stores.store import Kept, LogRow, Snapshot, StoreError
 
 KEYS = [key for key in map(str, range(500)) if lane_of("", key) in (3, 4)][:6]
 

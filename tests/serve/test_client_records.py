@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nystream as ns
-from nystream.serve.client_frames import MAX_RECORD_DEPTH, frames, packed_record, push_message, push_start
+from nystream.serve.clients.frames import MAX_RECORD_DEPTH, frames, packed_record, push_message, push_start
 from nystream.serve.protocol import messages, pack, unpack
 
 

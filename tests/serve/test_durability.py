@@ -174,7 +174,7 @@ def test_the_log_is_trimmed(direct, records):
 
 @pytest.mark.parametrize("is_resident", [True, False])
 def test_a_stream_that_is_rarely_used_does_not_keep_the_log(direct, records, uninterrupted, monkeypatch, is_resident):
-    monkeypatch.setattr("nystream.serve.sqlite_store.MIN_SPAN", 10)
+    monkeypatch.setattr("nystream.serve.stores.sqlite.MIN_SPAN", 10)
     service = direct(snapshot_every=5)
     got = answers(service.push(("c", 1, records(2, 1))))
     if not is_resident:

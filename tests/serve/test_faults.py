@@ -10,7 +10,7 @@ from nystream.serve.app import create_app
 from nystream.serve.protocol import Push, RequestError
 from nystream.serve.residents import StreamName
 from nystream.serve.settings import Settings
-from nystream.serve.store import StoreError
+from nystream.serve.stores.store import StoreError
 
 KEYS = ("a", "b", "c")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nystream.serve.folder_store import FolderStore
 from nystream.serve.protocol import pack
-from nystream.serve.store import Kept, LogRow, Snapshot, StoreError
+from nystream.serve.stores.folder import FolderStore
+from nystream.serve.stores.store import Kept, LogRow, Snapshot, StoreError
 
 WRITER = Path(__file__).with_name("folder_writer.py")
 OPERATIONS = ("open", "listdir", "unlink", "rename", "fsync")
@@ -112,10 +112,10 @@ class Inline:
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_of_operations(make, writer, monkeypatch, seed):
     """Three processes that continue a stream, in any order of their operations on the folder."""
-    monkeypatch.setattr("nystream.serve.lane.LOG_BYTES", 600)  # so that logs end and are moved
-    monkeypatch.setattr("nystream.serve.lane.SLACK_BYTES", 0)
-    for module in ("folder_store", "lane_claims"):
-        monkeypatch.setattr(f"nystream.serve.{module}.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("nystream.serve.stores.lane.LOG_BYTES", 600)  # so that logs end and are moved
+    monkeypatch.setattr("nystream.serve.stores.lane.SLACK_BYTES", 0)
+    for module in ("folder", "lane_claims"):
+        monkeypatch.setattr(f"nystream.serve.stores.{module}.PAUSE_SECONDS", 0)
     ((stream, _),) = make().open([("", "a")])
     acknowledged = {}
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nystream.serve.folder_store import FolderStore
-from nystream.serve.frames import Frame, Kind, decode, decode_all
 from nystream.serve.lanes import lane_of
-from nystream.serve.store import Kept, LogRow, Saved, Snapshot, StoreError
+from nystream.serve.stores.folder import FolderStore
+from nystream.serve.stores.frames import Frame, Kind, decode, decode_all
+from nystream.serve.stores.store import Kept, LogRow, Saved, Snapshot, StoreError
 
 KEY, OTHER = [key for key in map(str, range(500)) if lane_of("", key) == 3][:2]
 OPERATIONS = ("open", "listdir", "unlink", "rename", "fsync")
@@ -32,11 +32,11 @@ def make(path):
 @pytest.fixture
 def path(tmp_path, monkeypatch):
     # So small that logs end and are moved within a test.
-    monkeypatch.setattr("nystream.serve.lane.LOG_BYTES", 600)
-    monkeypatch.setattr("nystream.serve.lane.SLACK_BYTES", 0)
-    monkeypatch.setattr("nystream.serve.lane.MOVED_BYTES", 100)
-    for module in ("folder_store", "lane_claims"):
-        monkeypatch.setattr(f"nystream.serve.{module}.PAUSE_SECONDS", 0)
+    monkeypatch.setattr("nystream.serve.stores.lane.LOG_BYTES", 600)
+    monkeypatch.setattr("nystream.serve.stores.lane.SLACK_BYTES", 0)
+    monkeypatch.setattr("nystream.serve.stores.lane.MOVED_BYTES", 100)
+    for module in ("folder", "lane_claims"):
+        monkeypatch.setattr(f"nystream.serve.stores.{module}.PAUSE_SECONDS", 0)
     yield tmp_path / "streams"
     while MADE:
         MADE.pop().close()

@@ -8,10 +8,10 @@ import pytest
 from nystream.serve.cluster import lanes as module
 from nystream.serve.cluster.lanes import Condition, Lanes, received, returned
 from nystream.serve.lanes import LANES, lane_of
-from nystream.serve.looking import Look
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Push, RequestError
 from nystream.serve.settings import Settings
+from nystream.serve.view.looking import Look
 
 IDLE = Condition("somewhere 1", 3, 1000)
 

@@ -17,12 +17,12 @@ from nystream.data.sounds import SoundReader
 from nystream.data.table_reader import TableReader
 from nystream.live import Sessions
 from nystream.live.models import load
-from nystream.serve import live
-from nystream.serve.activity import Activity, quantile_ms
 from nystream.serve.app import create_app
-from nystream.serve.demo_records import DemoRecords
 from nystream.serve.settings import Settings
-from nystream.serve.summaries import Truths, brief
+from nystream.serve.view import live
+from nystream.serve.view.activity import Activity, quantile_ms
+from nystream.serve.view.demo_records import DemoRecords
+from nystream.serve.view.summaries import Truths, brief
 
 ALICE, BOB = "alice-0123456789abcdef", "bob-0123456789abcdef"
 COLUMNS = (Column("load", (), 100.0), Column("kind", ("work", "holiday")), Column("wind", (), 5.0))
@@ -227,7 +227,7 @@ def test_the_status_describes_the_model_and_the_service(http, records):
 
 def test_throughput_is_counted_second_by_second(http, records, monkeypatch):
     client, now = http(), [100.0]
-    monkeypatch.setattr("nystream.serve.activity.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("nystream.serve.view.activity.time", SimpleNamespace(monotonic=lambda: now[0]))
     activity = Activity(client.app.state.service.metrics)
     for number in (1, 2, 3):
         push(client, "a", records(0, number))

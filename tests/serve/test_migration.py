@@ -15,7 +15,7 @@ from nystream.serve.app import create_app
 from nystream.serve.protocol import Push
 from nystream.serve.residents import StreamName
 from nystream.serve.settings import Settings
-from nystream.serve.store import Kept
+from nystream.serve.stores.store import Kept
 
 KEYS = ("a", "b", "c")
 

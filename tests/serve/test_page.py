@@ -8,8 +8,8 @@ import pytest
 from starlette.websockets import WebSocketDisconnect
 
 from nystream.serve.auth import BEARER_PROTOCOL
-from nystream.serve.page_files import FOLDER, page_files
 from nystream.serve.settings import Settings
+from nystream.serve.view.files import FOLDER, page_files
 
 TOKEN = "alice-0123456789abcdef"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "browser" / "src"

@@ -15,11 +15,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from nystream.serve.folder_store import FolderStore
 from nystream.serve.lanes import lane_of
-from nystream.serve.redis_store import RedisStore
-from nystream.serve.sqlite_store import SqliteStore
-from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot
+from nystream.serve.stores.folder import FolderStore
+from nystream.serve.stores.redis import RedisStore
+from nystream.serve.stores.sqlite import SqliteStore
+from nystream.serve.stores.store import Kept, LogRow, Saved, Segment, Snapshot
 
 NOTHING = Kept(0, 0)
 
@@ -43,9 +43,9 @@ SHARED = [name for name, kind in STORES.items() if kind.is_shared]
 @pytest.fixture(params=STORES)
 def kind(request, monkeypatch):
     # So small that logs end and are moved within a test.
-    monkeypatch.setattr("nystream.serve.lane.LOG_BYTES", 2000)
-    monkeypatch.setattr("nystream.serve.lane.SLACK_BYTES", 500)
-    monkeypatch.setattr("nystream.serve.lane.MOVED_BYTES", 300)
+    monkeypatch.setattr("nystream.serve.stores.lane.LOG_BYTES", 2000)
+    monkeypatch.setattr("nystream.serve.stores.lane.SLACK_BYTES", 500)
+    monkeypatch.setattr("nystream.serve.stores.lane.MOVED_BYTES", 300)
     return STORES[request.param]
 
 

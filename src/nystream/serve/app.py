@@ -55,14 +55,14 @@ def application(service: Front, sessions: Sessions, name: str) -> Any:
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
 
-    from nystream.serve.demo_records import DemoRecords
     from nystream.serve.http import misdirected, misunderstood, refusal, routes
-    from nystream.serve.live import live_routes
-    from nystream.serve.look import look_routes
-    from nystream.serve.page_files import page_routes
     from nystream.serve.protocol import RequestError
-    from nystream.serve.status import Status
-    from nystream.serve.summaries import Truths
+    from nystream.serve.view.demo_records import DemoRecords
+    from nystream.serve.view.files import page_routes
+    from nystream.serve.view.live import live_routes
+    from nystream.serve.view.look import look_routes
+    from nystream.serve.view.status import Status
+    from nystream.serve.view.summaries import Truths
     from nystream.serve.websocket import misdirected_socket
 
     settings, status = service.settings, Status(sessions, service, name)

@@ -14,11 +14,11 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from nystream.serve.engine import Engine, Reply
-from nystream.serve.looking import looked
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Push, RequestError
 from nystream.serve.residents import StreamName
 from nystream.serve.settings import Settings
+from nystream.serve.view.looking import looked
 from nystream.serve.waiting import Waiting
 
 SWEEP_SECONDS = 1.0  # between two searches for idle streams

@@ -13,9 +13,9 @@ from nystream.live.taken import Outcome
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Message, Push, RequestError, loggable, pack, unpack
 from nystream.serve.residents import Resident, Residents, StreamName, unknown
-from nystream.serve.seals import digest, sealed, sealed_answer
 from nystream.serve.settings import Settings
-from nystream.serve.store import LogRow, Store, StoredStream, StoreError
+from nystream.serve.stores.seals import digest, sealed, sealed_answer
+from nystream.serve.stores.store import LogRow, Store, StoredStream, StoreError
 
 log = logging.getLogger(__name__)
 

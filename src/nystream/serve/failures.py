@@ -6,7 +6,7 @@ import logging
 import math
 import time
 
-from nystream.serve.store import StoreError
+from nystream.serve.stores.store import StoreError
 
 LOG_SECONDS = 10.0  # between two lines about the same
 RECENT_SECONDS = 5.0  # after a failure of the store, nothing better is expected of it

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from nystream.data.reader import LiveReader, reader_from_dict
 from nystream.live import Sessions, live_reader
 from nystream.models import StreamModel
-from nystream.serve.seals import unsealed
-from nystream.serve.store import Segment, Snapshot, Store
+from nystream.serve.stores.seals import unsealed
+from nystream.serve.stores.store import Segment, Snapshot, Store
 from nystream.stream.snapshot import fingerprint
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from nystream.serve.failures import Failures
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import Start
 from nystream.serve.protocol import RequestError, unpack
-from nystream.serve.seals import unsealed, unsealed_answer
 from nystream.serve.settings import Settings
-from nystream.serve.store import Saved, Snapshot, Store, StoredStream, StoreError
+from nystream.serve.stores.seals import unsealed, unsealed_answer
+from nystream.serve.stores.store import Saved, Snapshot, Store, StoredStream, StoreError
 
 MIN_IDLE_SECONDS = 1.0  # before a stream may have to make room: streams in use would be loaded again at once
 MAX_LOGGED = 1024  # records in a stream's log when a snapshot is written: bounds the replay

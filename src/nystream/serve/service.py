@@ -13,14 +13,14 @@ from nystream.models import StreamModel
 from nystream.serve.auth import Rates, Tokens
 from nystream.serve.batcher import Batcher, Kind, Requests
 from nystream.serve.engine import Engine, Reply
-from nystream.serve.folder_store import FolderStore
 from nystream.serve.in_flight import InFlight
 from nystream.serve.metrics import Metrics
 from nystream.serve.migration import identity, migrate
-from nystream.serve.redis_store import SCHEMES, RedisStore
 from nystream.serve.settings import Settings
-from nystream.serve.sqlite_store import SqliteStore
-from nystream.serve.store import Kept, Store
+from nystream.serve.stores.folder import FolderStore
+from nystream.serve.stores.redis import SCHEMES, RedisStore
+from nystream.serve.stores.sqlite import SqliteStore
+from nystream.serve.stores.store import Kept, Store
 
 STATM = Path("/proc/self/statm")  # in pages: the size of this process, and what of it is in memory
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from nystream.serve.batcher import Kind, Request, Requests, require_room
 from nystream.serve.engine import Reply, answer_kind
 from nystream.serve.lanes import LANES, lane_of
-from nystream.serve.looking import Look
 from nystream.serve.metrics import Metrics
 from nystream.serve.protocol import Message, Push, RequestError
 from nystream.serve.settings import Settings
+from nystream.serve.view.looking import Look
 
 REPLY_SECONDS = 5.0  # after which a replica is taken for lost; the streams may have moved
 RETRY_SECONDS = 0.2

@@ -18,9 +18,9 @@ from nystream.serve.auth import Tokens
 from nystream.serve.cluster.deployments import APPLICATION, GATEWAY, REPLICA, cluster_application, version_of
 from nystream.serve.logs import log_to_stderr
 from nystream.serve.metrics import Metrics
-from nystream.serve.redis_store import SCHEMES
 from nystream.serve.service import batcher_of, is_folder, open_store
 from nystream.serve.settings import Settings
+from nystream.serve.stores.redis import SCHEMES
 
 START_SECONDS = 60.0  # for a replica to answer
 

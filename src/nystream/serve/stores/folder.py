@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from nystream.files import is_remnant, write_text
-from nystream.serve.frames import Frame, Kind
-from nystream.serve.lane import Lane, row_frame
-from nystream.serve.lane_claims import PAUSE_SECONDS, LostError, newest_log
-from nystream.serve.lane_index import Index
 from nystream.serve.lanes import LANES, lane_of
 from nystream.serve.protocol import pack
-from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
+from nystream.serve.stores.frames import Frame, Kind
+from nystream.serve.stores.lane import Lane, row_frame
+from nystream.serve.stores.lane_claims import PAUSE_SECONDS, LostError, newest_log
+from nystream.serve.stores.lane_index import Index
+from nystream.serve.stores.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
 FORMAT = "nystream-folder-1"
 TRIES = 10  # to use a lane that other processes claim again and again

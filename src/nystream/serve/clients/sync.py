@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
 from nystream.data.reader import RecordError
-from nystream.serve.client import CLOSED, AsyncClient
-from nystream.serve.client_stream import Answers
+from nystream.serve.clients.client import CLOSED, AsyncClient
+from nystream.serve.clients.stream import Answers
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Any, Self, TypeVar
 from nystream.config.checks import positive_int
 from nystream.data.reader import RecordError
 from nystream.extras import require
-from nystream.serve.client_frames import frames, packed_record
-from nystream.serve.client_stream import Answers, ClientStream, State
+from nystream.serve.clients.frames import frames, packed_record
+from nystream.serve.clients.stream import Answers, ClientStream, State
 from nystream.serve.protocol import RETRIED, STATUS, Message, RequestError, checked_key, decode
 
 SUBPROTOCOL = "nystream.v1.msgpack"

@@ -27,7 +27,7 @@ from typing import Any
 
 from nystream.extras import require
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
+from nystream.serve.stores.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
 FORMAT = "nystream-streams-2"
 SCHEMES = ("redis://", "rediss://", "unix://")

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from enum import Enum, auto
 from typing import Any
 
-from nystream.serve.client_frames import push_message, push_start
+from nystream.serve.clients.frames import push_message, push_start
 from nystream.serve.protocol import Message, pack
 
 log = logging.getLogger(__name__)

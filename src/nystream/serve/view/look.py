@@ -7,11 +7,11 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from nystream.serve import schemas
-from nystream.serve.demo_records import DemoRecords
 from nystream.serve.http import MAX_LISTED, REFUSALS, reply
 from nystream.serve.protocol import MAX_NUMBER, RequestError
 from nystream.serve.service import Front
-from nystream.serve.status import Status
+from nystream.serve.view.demo_records import DemoRecords
+from nystream.serve.view.status import Status
 
 
 def look_routes(service: Front, status: Status, demo: DemoRecords) -> APIRouter:

@@ -15,11 +15,19 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from nystream.serve.frames import Frame, Kind, decode
-from nystream.serve.lane_claims import LostError, claim, write_log
-from nystream.serve.lane_index import OFFSET_BITS, Index, Part, segment_frame, segment_of, snapshot_frame, snapshot_of
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot
+from nystream.serve.stores.frames import Frame, Kind, decode
+from nystream.serve.stores.lane_claims import LostError, claim, write_log
+from nystream.serve.stores.lane_index import (
+    OFFSET_BITS,
+    Index,
+    Part,
+    segment_frame,
+    segment_of,
+    snapshot_frame,
+    snapshot_of,
+)
+from nystream.serve.stores.store import Kept, LogRow, Saved, Segment, Snapshot
 
 LOG_BYTES = 4 << 20  # from which on a log is followed by another one
 INDEX_SHARE = 4  # and from so many times its index on, so that indexes are a small part of what is written

@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nystream.serve.frames import Frame, Kind, decode, decode_all
 from nystream.serve.lanes import LANES
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import Segment, Snapshot, StoredStream
+from nystream.serve.stores.frames import Frame, Kind, decode, decode_all
+from nystream.serve.stores.store import Segment, Snapshot, StoredStream
 
 OFFSET_BITS = 40
 ELSEWHERE = 0  # the place of a frame that follows later in the log

@@ -6,9 +6,9 @@ import time
 
 from nystream.live import Sessions
 from nystream.live.answers import Interpreter
-from nystream.serve.activity import Activity
 from nystream.serve.protocol import Message
 from nystream.serve.service import Front
+from nystream.serve.view.activity import Activity
 from nystream.version import __version__
 
 

@@ -15,7 +15,6 @@ from fastapi import APIRouter, WebSocket
 
 from nystream.serve.batcher import Request
 from nystream.serve.engine import Reply
-from nystream.serve.looking import MAX_KEPT, Look
 from nystream.serve.protocol import (
     MAX_KEY,
     Message,
@@ -27,8 +26,9 @@ from nystream.serve.protocol import (
     unpack,
 )
 from nystream.serve.service import Front
-from nystream.serve.status import Status
-from nystream.serve.summaries import Truths, brief
+from nystream.serve.view.looking import MAX_KEPT, Look
+from nystream.serve.view.status import Status
+from nystream.serve.view.summaries import Truths, brief
 from nystream.serve.websocket import accepted, is_sent, until_one_ends
 
 TICK_SECONDS = 0.25  # between two updates

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from nystream.serve.checkpoints import WAL_BYTES, Checkpoints
 from nystream.serve.protocol import pack, unpack
-from nystream.serve.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
+from nystream.serve.stores.checkpoints import WAL_BYTES, Checkpoints
+from nystream.serve.stores.store import Kept, LogRow, Saved, Segment, Snapshot, StoredStream, StoreError, other_model
 
 FORMAT = "nystream-streams-2"
 BUSY_MS = 2000

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from nystream.serve.engine import Engine, Reply
 from nystream.serve.protocol import Message, RequestError
 from nystream.serve.residents import StreamName
-from nystream.serve.seals import unsealed, unsealed_answer
-from nystream.serve.store import StoreError
+from nystream.serve.stores.seals import unsealed, unsealed_answer
+from nystream.serve.stores.store import StoreError
 
 MAX_LISTED = 100
 MAX_KEPT = 64  # answers of a stream

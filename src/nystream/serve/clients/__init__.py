@@ -1,0 +1,1 @@
+"""The Python clients of a service."""
