@@ -33,15 +33,16 @@ class Replica:
     Args:
         model: What steps them.
         settings: Those of the service.
+        version: What identifies the service.
     """
 
-    def __init__(self, model: StreamModel, settings: Settings) -> None:
+    def __init__(self, model: StreamModel, settings: Settings, version: str) -> None:
         log_to_stderr()
         sessions = Sessions(model, settings.missing, settings.gaps, settings.backend)
         self._metrics = Metrics()
         self._batcher = batcher_of(sessions, open_store(settings, model), settings, self._metrics)
         self._name = f"{socket.gethostname()} {os.getpid()}"
-        self._version = version_of(model, settings)
+        self._version = version
         self._started = False
 
     async def take(self, requests: list[Sent]) -> tuple[list[Returned], Condition]:
@@ -94,9 +95,9 @@ def gateway(model: StreamModel, settings: Settings, tokens: Tokens, name: str) -
     return build
 
 
-def version_of(model: StreamModel, settings: Settings) -> str:
+def version_of(model: StreamModel, settings: Settings, tokens: Tokens) -> str:
     """Return what identifies a service: if this has not changed, its processes need not be replaced."""
-    return hashlib.sha256(f"{__version__} {identity(model)} {settings!r}".encode()).hexdigest()
+    return hashlib.sha256(f"{__version__} {identity(model)} {settings!r} {tokens.fingerprint}".encode()).hexdigest()
 
 
 def cluster_application(
@@ -113,7 +114,7 @@ def cluster_application(
     )
     streams = serve.deployment(
         Replica, name=REPLICA, num_replicas=replicas, request_router_config=router, **options
-    ).bind(model, settings)  # fmt: skip
+    ).bind(model, settings, version_of(model, settings, tokens))  # fmt: skip
 
     class Ingress:
         def __init__(self, streams: Any) -> None:  # Ray starts the replicas because of it

@@ -45,14 +45,16 @@ def run_on_ray(
     require_shared(settings)
     log_to_stderr()
     tokens, sizes = Tokens.of(settings), {"replicas": replicas, "gateways": gateways}
-    settings = prepared(model, settings)
     with clusters.connected(address, cpus=max(replicas, os.cpu_count() or 1)) as ray:
         serve = require("a service on Ray", "ray.serve")
         found = ray.cluster_resources().get("CPU", 0)
         if found < replicas:
             log.warning("waiting for more machines", extra={"fields": {"CPUs": found, "replicas": replicas}})
         is_running = APPLICATION in serve.status().applications
-        if is_running and running_version() == version_of(model, settings):
+        if is_running and settings.migrate:
+            raise ValueError("migrate: the service runs on this cluster; end it first, so that no stream advances")
+        settings = prepared(model, settings)
+        if is_running and running_version() == version_of(model, settings, tokens):
             scale(replicas, gateways)
         else:
             deploy(cluster_application(model, settings, tokens, replicas, gateways, name), settings)
