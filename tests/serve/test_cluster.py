@@ -41,7 +41,7 @@ def cluster(request, ray, model, tmp_path, free_port):
     is_redis = request.param == "redis"
     store = f"{request.getfixturevalue('redis_url')}#{tmp_path.name}" if is_redis else f"{tmp_path}/streams/"
     settings = Settings(store=store, port=free_port, snapshot_every=20, backend="torch")
-    cluster = Cluster(cluster_run.prepared(model, settings))
+    cluster = Cluster(model, cluster_run.prepared(model, settings))
     application = cluster_application(model, cluster.settings, cluster_run.Tokens(), 2, 1)
     cluster_run.deploy(application, cluster.settings)
     yield cluster
@@ -50,8 +50,8 @@ def cluster(request, ray, model, tmp_path, free_port):
 
 
 class Cluster:
-    def __init__(self, settings):
-        self.settings = settings
+    def __init__(self, model, settings):
+        self.model, self.settings = model, settings
         self.url = f"ws://127.0.0.1:{settings.port}"
 
     def processes(self):
@@ -63,7 +63,7 @@ class Cluster:
         return [call.result(timeout_s=60)["process"] for call in calls]
 
     def scale(self, replicas):
-        cluster_run.scale(replicas, 1)
+        cluster_run.run_on_ray(self.model, self.settings, clusters.LOCAL, replicas)  # as the command, run again
 
     def wait_for(self, replicas, seconds=60):
         from ray import serve
@@ -158,6 +158,7 @@ def test_a_change_of_the_number_of_replicas_moves_streams(cluster, records, unin
     load, seen = Load(cluster, records), []
 
     async def story(load):
+        seen.append(await asyncio.to_thread(cluster.processes))
         for replicas in (3, 1):
             await asyncio.to_thread(cluster.scale, replicas)
             await asyncio.to_thread(cluster.wait_for, replicas)
@@ -166,7 +167,10 @@ def test_a_change_of_the_number_of_replicas_moves_streams(cluster, records, unin
 
     load.run(story)
     check_page(cluster)
-    assert [len(set(processes)) for processes in seen] == [3, 1]
+    two, three, one = map(set, seen)
+    assert (len(two), len(three), len(one)) == (2, 3, 1)
+    assert two < three  # none was replaced
+    assert one < three
     load.check(uninterrupted)
 
 
