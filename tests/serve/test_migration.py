@@ -139,6 +139,26 @@ def test_another_reader_starts_anew(tmp_path, caplog):
     assert new.replay_length + 9 - 20 - 4 <= inexact <= new.replay_length + 9 - 20
 
 
+def test_what_another_reader_remembered_is_not_used(tmp_path):
+    """Segments from before a change of the reader are still there when the model is replaced again."""
+
+    def model(seed, *lags):
+        return stacked(seed, reader=TableReader((Column("a"), Column("b")), targets=("a",), lags=lags, missing="fill"))
+
+    def records(stream, number):
+        return {"a": str((stream * 7 + number) % 11 / 3), "b": str((stream + number * 5) % 13 / 4 - 1)}
+
+    path, last = tmp_path / "streams.db", 0
+    for place, (seed, lags) in enumerate([(0, (1, 2)), (1, (1, 9)), (2, (1, 9)), (3, (1, 2))]):
+        run = Run(model(seed, *lags), path, records, keep=1000, migrate=place > 0)
+        assert run.last == last
+        replies = run.push(20)
+        check(model(seed, *lags), replies, last, records)
+        assert not any(reply.get("inexact") for batch in replies for reply in batch)  # all records were kept
+        last += 20
+        run.end()
+
+
 def test_without_a_log_the_window_is_empty(tmp_path, records):
     path, new = tmp_path / "streams.db", stacked(1)
     old = Run(stacked(0), path, records, durability="snapshot")

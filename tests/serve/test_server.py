@@ -162,9 +162,10 @@ def test_a_slow_client_is_told_why_it_is_closed(serve, make_app):
 def test_what_waits_is_answered_before_the_end(serve, make_app, monkeypatch):
     app = make_app()
     server, engine = serve(app), app.state.service.batcher._engine
-    push = engine.push
+    push, many_wait = engine.push, threading.Event()
 
     def slow(pushes):
+        assert many_wait.wait(30)
         time.sleep(0.05)
         return push(pushes)
 
@@ -180,6 +181,7 @@ def test_what_waits_is_answered_before_the_end(serve, make_app, monkeypatch):
                 await asyncio.sleep(0.01)
             stopping = threading.Thread(target=server.stop)
             stopping.start()
+            many_wait.set()
             found = await until_closed(socket)
             await asyncio.to_thread(stopping.join)
             return found

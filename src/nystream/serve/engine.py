@@ -146,14 +146,18 @@ class Engine:
     def _caught_up(
         self, ready: Mapping[StreamName, Resident | RequestError], numbers: Sequence[tuple[StreamName, int | None]]
     ) -> dict[StreamName, Resident | RequestError]:
-        """Load streams again that have moved to another process and back, and advanced there."""
+        """Load streams again that have moved to another process and back, and advanced or ended there.
+
+        What they write would be refused, but other numbers than the next ones would be answered from memory.
+        """
         behind, counts = set[StreamName](), Counter(name for name, _ in numbers)
         for name, number in numbers:
             resident = ready[name]
-            if isinstance(resident, Resident) and number is not None and number > resident.last + counts[name]:
-                stored = self.store.find(*name)
-                if stored is not None and stored.last > resident.last:
-                    behind.add(name)
+            if isinstance(resident, RequestError) or number is None:
+                continue
+            is_next = resident.last < number <= resident.last + counts[name]
+            if not is_next and name not in behind and not self.store.owns(resident.id):
+                behind.add(name)
         for name in behind:
             self.residents.drop(name)
         return self.residents.use(behind)
@@ -196,7 +200,7 @@ class Engine:
             try:
                 with self._metrics.commit_seconds.time():
                     moved = self.store.append(rows)
-            except StoreError as error:
+            except Exception as error:
                 # In memory the streams are ahead of the store: they are loaded again when they are next used.
                 failure = self._failed(error)
                 for one in fresh:
@@ -274,7 +278,11 @@ class Engine:
         return message
 
     def _described(self, stream: StoredStream, new: bool | None = None) -> Message:
-        resident = self.residents.get(StreamName(stream.owner, stream.key))
+        name = StreamName(stream.owner, stream.key)
+        resident = self.residents.get(name)
+        if resident is not None and resident.id != stream.id:  # another process has deleted it, and opened it anew
+            self.residents.drop(name)
+            resident = None
         last = stream.last if resident is None else max(stream.last, resident.last)  # another process may be ahead
         described = {"key": stream.key, "next": last + 1, "kept": self._settings.keep_answers}
         if resident is not None and (inexact := self.residents.inexact(resident)):
@@ -283,10 +291,12 @@ class Engine:
             return {**described, "max_frame_bytes": self._settings.max_frame_bytes, "new": new}
         return {**described, "in_memory": resident is not None}
 
-    def _failed(self, error: StoreError) -> RequestError:
+    def _failed(self, error: Exception) -> RequestError:
         self.residents.failures.note("the store failed", error)
         self._metrics.refused.labels("store_failed").inc()
-        return RequestError("store_failed", "the store cannot be written now; nothing was taken in", retry_after=1)
+        return RequestError(
+            "store_failed", "the store does not answer now; send it again, with its number", retry_after=1
+        )
 
     @staticmethod
     def _internal(name: StreamName) -> RequestError:

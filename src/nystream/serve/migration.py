@@ -39,8 +39,15 @@ def identity(model: StreamModel, reader: LiveReader | None = None) -> str:
     """
     reader = reader or live_reader(model)
     whole = f"{fingerprint(model)} {json.dumps(model.info.to_dict(), sort_keys=True)}"
-    reading = json.dumps([model.info.reader, reader.missing, reader.gaps], sort_keys=True)
+    # Without a reader of its own, a model reads vectors of its inputs.
+    kind = model.info.reader or [model.config.input_dim, model.info.inputs, model.config.update_size]
+    reading = json.dumps([kind, reader.missing, reader.gaps], sort_keys=True)
     return f"{_hash(whole)}-{_hash(reading)}"
+
+
+def reader_of(model: str) -> str:
+    """Return the part of `identity` that is the reader's."""
+    return model.rpartition("-")[2]
 
 
 class Start(NamedTuple):
@@ -64,9 +71,11 @@ class Start(NamedTuple):
             model: What identifies the model of `sessions`.
             sessions: The session is opened here, with the id of the stream as its key.
         """
+        segments = connected(segments, snapshot.number)
         number, tokens, memory, _ = segments[0] if segments else (snapshot.number, snapshot.tokens, snapshot.memory, ())
-        is_same_reader = snapshot.model.rpartition("-")[2] == model.rpartition("-")[2]
-        sessions.open(snapshot.stream, (memory or None) if is_same_reader else None, tokens)
+        is_same_reader = memory is None or memory["reader"] == reader_of(model)
+        remembered = memory["memory"] if memory is not None and is_same_reader else None
+        sessions.open(snapshot.stream, remembered or None, tokens - tokens % sessions.model.config.update_size)
         needed = sessions.model.replay_length + (0 if is_same_reader else look_back(sessions.model))
         records = [
             unsealed(record, number)
@@ -74,6 +83,15 @@ class Start(NamedTuple):
             for number, record in enumerate(segment.records, segment.number + 1)
         ]
         return cls(records, tokens + needed - 1 if number else 0)
+
+
+def connected(segments: Sequence[Segment], number: int) -> Sequence[Segment]:
+    """Return the last segments that follow each other, up to the record of a number: others may be missing."""
+    first = len(segments)
+    while first and segments[first - 1].number + len(segments[first - 1].records) == number:
+        first -= 1
+        number = segments[first].number
+    return segments[first:]
 
 
 def look_back(model: StreamModel) -> int:
@@ -84,7 +102,7 @@ def look_back(model: StreamModel) -> int:
 def migrate(residents: Residents, store: Store) -> None:
     """Continue all streams of a store with this model, and say in the log what became of them."""
     streams, after, counts = 0, 0, list[int]()
-    while outdated := store.outdated(after, BATCH):
+    while outdated := store.outdated(after, min(BATCH, residents.most)):
         counts += residents.rewrite(outdated).values()
         streams, after = streams + len(outdated), outdated[-1].id
     inexact = sum(count > 0 for count in counts)

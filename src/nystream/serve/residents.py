@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from nystream.live import Sessions
 from nystream.serve.failures import Failures
 from nystream.serve.metrics import Metrics
-from nystream.serve.migration import Start
+from nystream.serve.migration import Start, reader_of
 from nystream.serve.protocol import RequestError, unpack
 from nystream.serve.settings import Settings
 from nystream.serve.stores.seals import unsealed, unsealed_answer
@@ -99,6 +99,11 @@ class Residents:
 
     def __iter__(self) -> Iterator[StreamName]:
         return iter(self._residents)
+
+    @property
+    def most(self) -> int:
+        """Number of streams that may be in memory."""
+        return self._settings.max_streams
 
     def get(self, name: StreamName) -> Resident | None:
         """Return a stream if it is in memory."""
@@ -335,7 +340,7 @@ class Residents:
         rows = [row for _, saved in stored for row in saved.rows]
         try:
             self.sessions.restore_many(
-                {snapshot.stream: (snapshot.state, snapshot.memory) for snapshot in ours if snapshot.state}
+                {snapshot.stream: (snapshot.state, snapshot.memory["memory"]) for snapshot in ours if snapshot.state}
             )
             starts = {
                 snapshot.stream: Start.of(snapshot, self._store.history(snapshot.stream), self._model, self.sessions)
@@ -373,7 +378,8 @@ class Residents:
             tokens = self.sessions.tokens(resident.id)
             self._snapshot_bytes = len(state)
         answers, model = list(resident.answers), self._model
-        return Snapshot(resident.id, resident.last, tokens, state, memory, answers, model, resident.exact_after)
+        remembered = {"reader": reader_of(model), "memory": memory}  # another reader must not use it
+        return Snapshot(resident.id, resident.last, tokens, state, remembered, answers, model, resident.exact_after)
 
 
 def require_whole(saved: Saved) -> None:

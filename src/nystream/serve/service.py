@@ -90,6 +90,11 @@ def open_store(settings: Settings, model: StreamModel, reader: LiveReader | None
     name, store = identity(model, reader), str(settings.store)
     if settings.durability == "none":
         return SqliteStore(None, name, kept)
+    if settings.durability == "snapshot" and (store.startswith(SCHEMES) or is_folder(store)):
+        raise ValueError(
+            f"durability='snapshot' with store={store}: two processes could advance a stream between its snapshots; "
+            f"give durability='log', or a file"
+        )
     if store.startswith(SCHEMES):
         return RedisStore(store, name, kept, settings.migrate)
     if is_folder(store):

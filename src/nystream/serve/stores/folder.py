@@ -4,9 +4,9 @@
     STORE/lane-017/EPOCH-TOKEN.claim            who owns a lane: `lane_claims.py`, which says why nothing is lost
     STORE/lane-017/EPOCH-TOKEN-COUNT.log        the streams of the lane: `lane.py`
 
-Streams are owned by the lane: who finds, opens, loads or deletes a stream claims its lane, with all streams in it, and
-what an earlier owner still wants to write to any of them is refused. Requests are routed by lane, so that one process
-normally uses a lane. Lists of streams are read from the logs of all lanes, without claiming them.
+Streams are owned by the lane: who opens, loads or deletes a stream claims its lane, with all streams in it, and what an
+earlier owner still wants to write to any of them is refused. Requests are routed by lane, so that one process normally
+uses a lane. Lists of streams are read from the logs of all lanes, without claiming them.
 """
 
 from __future__ import annotations
@@ -116,11 +116,10 @@ class FolderStore:
         return opened
 
     def find(self, owner: str, key: str) -> StoredStream | None:
-        def found(lane: Lane) -> StoredStream | None:
-            id = lane.index.ids.get((owner, key))
-            return None if id is None else lane.index.streams[id].stored
-
-        return self._use(lane_of(owner, key), found)
+        with self._errors():
+            index = self._index(lane_of(owner, key))
+        id = index.ids.get((owner, key))
+        return None if id is None else index.streams[id].stored
 
     def streams(self, owner: str, after: str, limit: int) -> list[StoredStream]:
         chosen = (stream for stream in self._listed(owner) if stream.key > after)
@@ -131,6 +130,11 @@ class FolderStore:
 
     def load(self, stream: int) -> Saved | None:
         return self._use(stream % LANES, lambda lane: lane.load(stream))
+
+    def owns(self, stream: int) -> bool:
+        lane = self._lanes.get(stream % LANES)
+        with self._errors():
+            return lane is not None and stream in lane.loaded and stream in lane.index.streams and lane.holds()
 
     def history(self, stream: int) -> list[Segment]:
         return self._use(stream % LANES, lambda lane: lane.history(stream))
@@ -155,6 +159,7 @@ class FolderStore:
         def deleted(lane: Lane) -> None:
             if stream in lane.index.streams:
                 self._write(lane, [Frame(Kind.DELETE, stream, 0, b"")])
+                lane.loaded.discard(stream)
 
         self._use(stream % LANES, deleted)
 
@@ -298,9 +303,12 @@ class FolderStore:
     def _listed(self, owner: str) -> Iterator[StoredStream]:
         with self._errors():
             for number in range(LANES):
-                lane = self._lanes.get(number)
-                index = lane.index if lane is not None and lane.holds() else self._look(number)
-                yield from (entry.stored for entry in index.streams.values() if entry.owner == owner)
+                yield from (entry.stored for entry in self._index(number).streams.values() if entry.owner == owner)
+
+    def _index(self, number: int) -> Index:
+        """Return what a lane has, without claiming it."""
+        lane = self._lanes.get(number)
+        return lane.index if lane is not None and lane.holds() else self._look(number)
 
     def _look(self, number: int) -> Index:
         """Return the index of a lane that another process may own, as it is in the newest log."""

@@ -37,7 +37,7 @@ TIMEOUT_SECONDS = 5.0
 # KEYS: all keys that a script uses. Streams that do not exist have no epoch.
 OPEN = """
 local id = redis.call('HGET', KEYS[1], ARGV[1])
-if id then return {id, 0, redis.call('HGET', KEYS[4] .. id, 'last')} end
+if id then return {id, 0, redis.call('HGET', KEYS[4] .. id, 'last') or '0'} end
 id = redis.call('INCR', KEYS[2])
 redis.call('HSET', KEYS[1], ARGV[1], id)
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
@@ -52,8 +52,9 @@ return {redis.call('HGETALL', KEYS[1]), redis.call('LRANGE', KEYS[2], 0, -1)}
 APPEND = """
 local moved, place = {}, 1
 for stream = 1, #KEYS, 2 do
-  local epoch, last, rows = ARGV[place], ARGV[place + 1], tonumber(ARGV[place + 2])
-  if redis.call('HGET', KEYS[stream], 'epoch') == epoch then
+  local epoch, last, rows = ARGV[place], tonumber(ARGV[place + 1]), tonumber(ARGV[place + 2])
+  local known = redis.call('HMGET', KEYS[stream], 'epoch', 'last')
+  if known[1] == epoch and tonumber(known[2]) == last - rows then
     redis.call('HSET', KEYS[stream], 'last', last)
     for row = place + 3, place + 2 + rows do redis.call('RPUSH', KEYS[stream + 1], ARGV[row]) end
   else
@@ -64,7 +65,8 @@ end
 return moved
 """
 SAVE = """
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'last')
+if known[1] ~= ARGV[1] or tonumber(known[2]) > tonumber(ARGV[6]) then return 0 end
 redis.call('LTRIM', KEYS[2], ARGV[2], -1)
 if ARGV[3] ~= '' then redis.call('RPUSH', KEYS[3], ARGV[3]) end
 if ARGV[4] == '0' then redis.call('DEL', KEYS[3]) else redis.call('LTRIM', KEYS[3], -ARGV[4], -1) end
@@ -129,6 +131,8 @@ class RedisStore:
             return  # services in a cloud do not tell
         if found.get("appendonly") != "yes" or found.get("appendfsync") != "always":
             log.warning("a crash of Redis can lose records: set appendonly to yes and appendfsync to always")
+        if self._redis.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction") != "noeviction":
+            log.warning("Redis may delete streams when its memory is full: set maxmemory-policy to noeviction")
 
     def open(self, streams: Sequence[tuple[str, str]]) -> list[tuple[StoredStream, bool]]:
         opened = []
@@ -148,9 +152,14 @@ class RedisStore:
     def streams(self, owner: str, after: str, limit: int) -> list[StoredStream]:
         least = b"(" + after.encode() if after else b"-"
         with self._errors():
-            keys = self._redis.zrange(self._key("keys:", owner), least, b"+", bylex=True, offset=0, num=limit)
-            found = [self.find(owner, key.decode()) for key in keys]
-        return [stream for stream in found if stream is not None]
+            names = self._redis.zrange(self._key("keys:", owner), least, b"+", bylex=True, offset=0, num=limit)
+            keys = [name.decode() for name in names]
+            ids = self._redis.hmget(self._key("ids"), [_name(owner, key) for key in keys]) if keys else []
+            pipeline = self._redis.pipeline(transaction=False)
+            for id in ids:
+                pipeline.hget(self._key("s:", int(id or 0)), "last")
+            found = zip(ids, keys, pipeline.execute(), strict=True)
+        return [StoredStream(int(id), owner, key, int(last)) for id, key, last in found if id and last is not None]
 
     def count(self, owner: str) -> int:
         with self._errors():
@@ -164,6 +173,8 @@ class RedisStore:
         fields = dict(zip(*[iter(loaded[0])] * 2, strict=True))
         self._epochs[stream] = int(fields[b"epoch"])
         rows = [LogRow(stream, *unpack(row)) for row in loaded[1]]
+        if int(fields[b"last"]) != int(fields[b"number"]) + len(rows):
+            raise ValueError(f"Redis has {len(rows)} records after number {int(fields[b'number'])}; some are missing")
         if b"model" not in fields:
             return Saved(None, rows)
         tokens, state, memory, answers, model, exact_after = unpack(fields[b"snapshot"])
@@ -171,6 +182,11 @@ class RedisStore:
         return Saved(
             Snapshot(stream, int(fields[b"number"]), tokens, state, json.loads(memory), kept, model, exact_after), rows
         )
+
+    def owns(self, stream: int) -> bool:
+        with self._errors():
+            epoch = self._redis.hget(self._key("s:", stream), "epoch")
+        return epoch is not None and int(epoch) == self._epochs.get(stream)
 
     def history(self, stream: int) -> list[Segment]:
         with self._errors():

@@ -68,10 +68,10 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path | None, model: str, kept: Kept = NOTHING, migrate: bool = False) -> None:
-        self._path, self._model, self._kept = path, model, kept
         self._name = "the temporary store" if path is None else str(path)
         path = None if path is None else path.resolve()  # SQLite's other files and the lock are beside the file itself
-        self._lock = None if path is None else _locked(path)
+        self._path, self._model, self._kept = path, model, kept
+        self._lock = None if path is None else _locked(path, self._name)
         try:
             self._db = sqlite3.connect("" if path is None else path, isolation_level=None, check_same_thread=False)
             self._db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
@@ -175,6 +175,9 @@ class SqliteStore:
         id, number, tokens, state, memory, answers, model, exact_after = row
         kept = [(number, answer) for number, answer in unpack(answers)]
         return Saved(Snapshot(id, number, tokens, state, json.loads(memory), kept, model, exact_after), rows)
+
+    def owns(self, stream: int) -> bool:
+        return True  # no other process has the file
 
     def history(self, stream: int) -> list[Segment]:
         chosen = "SELECT number, tokens, memory, records FROM segments WHERE stream = ? ORDER BY number"
@@ -323,15 +326,15 @@ class SqliteStore:
             raise StoreError(f"{self._name}: {error}") from error
 
 
-def _locked(path: Path) -> FileLock:
+def _locked(path: Path, name: str) -> FileLock:
     """Lock a store: two services would take the same records. The system releases the lock when the process ends."""
     if not path.parent.is_dir():  # the lock would create it
-        raise FileNotFoundError(f"store={path}: its folder does not exist; create it first")
+        raise FileNotFoundError(f"store={name}: its folder does not exist; create it first")
     lock = FileLock(path.with_name(f"{path.name}.lock"), thread_local=False)  # another thread will close the store
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise BlockingIOError(f"store={path} is in use by another process; give another file") from None
+        raise BlockingIOError(f"store={name} is in use by another process; give another file") from None
     except OSError as error:
-        raise OSError(f"store={path} cannot be opened: {error}") from error
+        raise OSError(f"store={name} cannot be opened: {error}") from error
     return lock

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+RECORDS_PER_TOKEN = 64  # the most that are kept: a token may be made of as many frames
+
 
 class StoreError(Exception):
-    """The store could not be read or written. What was to be written is not in it."""
+    """The store could not be read or written. What was to be written may be in it only if the answer was lost."""
 
 
 class StoredStream(NamedTuple):
@@ -75,7 +77,9 @@ class Kept(NamedTuple):
         if not self.records and not self.tokens:
             return 0
         for count, (first, before) in enumerate(reversed(starts), 1):
-            if number - first >= self.records and tokens - before >= self.tokens:
+            # Many records may give no token at all: there is a limit to those that are kept for the sake of tokens.
+            has_tokens = tokens - before >= self.tokens or number - first >= RECORDS_PER_TOKEN * self.tokens
+            if number - first >= self.records and has_tokens:
                 return count
         return len(starts)
 
@@ -108,6 +112,10 @@ class Store(Protocol):
 
     def load(self, stream: int) -> Saved | None:
         """Become the owner of a stream, and return what is needed to resume it; None if it was deleted."""
+        ...
+
+    def owns(self, stream: int) -> bool:
+        """Whether a stream that was loaded here still belongs to this process."""
         ...
 
     def history(self, stream: int) -> list[Segment]:

@@ -142,8 +142,8 @@ class Viewer:
         keys, search = message.get("keys", []), message.get("search", "")
         if not isinstance(keys, list) or len(keys) > MAX_WATCHED:
             raise RequestError("bad_request", f'"keys" must be an array of at most {MAX_WATCHED} keys')
-        if not isinstance(search, str) or len(search) > MAX_KEY:
-            raise RequestError("bad_request", f'"search" must be text of at most {MAX_KEY} characters')
+        if not isinstance(search, str) or len(search) > MAX_KEY or not (search.isprintable() or not search):
+            raise RequestError("bad_request", f'"search" must be text of at most {MAX_KEY} printable characters')
         before, self._watched = self._watched, {}
         for key in map(checked_key, keys):
             self._watched[key] = before.get(key) or Watched()

@@ -65,16 +65,22 @@ def _row(engine: Engine, owner: str, stream: Message) -> Message:
 
 def _kept(engine: Engine, name: StreamName) -> list[Kept]:
     """The last answers of a stream, and their records as far as the log has them, all packed."""
+    resident = engine.residents.get(name)
     try:
         stream = engine.store.find(*name)
-        saved = None if stream is None else engine.store.load(stream.id)
-    except StoreError:  # the list of streams says so
+        if stream is None:
+            return []
+        if resident is not None and not (resident.id == stream.id and engine.store.owns(stream.id)):
+            engine.residents.drop(name)  # what follows makes this process the owner, which the one in memory is not
+            resident = None
+        saved = engine.store.load(stream.id)
+    except (StoreError, ValueError):  # the list of streams says so, or a push
         saved = None
     if saved is None:
         return []
     answers = dict(saved.snapshot.answers if saved.snapshot is not None else ())
     answers |= {row.number: row.answer for row in saved.rows}
-    if (resident := engine.residents.get(name)) is not None:  # without a log, it knows more than the store
+    if resident is not None:  # without a log, it knows more than the store
         answers |= dict(resident.answers)
     records = {row.number: row.record for row in saved.rows}
     try:
