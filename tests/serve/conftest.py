@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import threading
@@ -85,13 +84,6 @@ def http(make_app):
             return client
 
         yield make
-
-
-@pytest.fixture
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.fixture(scope="session")

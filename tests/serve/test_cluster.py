@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import time
 import urllib.request
 
@@ -14,6 +15,7 @@ from websockets.sync.client import connect
 
 import nystream as ns
 from nystream import clusters
+from nystream.serve.cluster import deployments
 from nystream.serve.cluster import run as cluster_run
 from nystream.serve.cluster.deployments import APPLICATION, REPLICA, cluster_application
 from nystream.serve.lanes import LANES, lane_of
@@ -28,25 +30,32 @@ STREAMS = 24
 
 
 @pytest.fixture(scope="module")
-def ray():
-    with clusters.connected(clusters.LOCAL, cpus=4) as ray:
-        yield ray
+def port():
+    """That of a Ray cluster on this machine."""
+    from ray import serve
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with clusters.connected(clusters.LOCAL, cpus=4):
+        yield port
+        serve.shutdown()
 
 
 @pytest.fixture(params=["redis", "folder"])
-def cluster(request, ray, model, tmp_path, free_port):
+def cluster(request, port, model, tmp_path, monkeypatch):
     """A service with two replicas; `cluster.scale` changes that."""
+    monkeypatch.setattr(deployments, "HEALTH_SECONDS", 600.0)  # a paused replica is not replaced, however slow the test
     from ray import serve
 
     is_redis = request.param == "redis"
     store = f"{request.getfixturevalue('redis_url')}#{tmp_path.name}" if is_redis else f"{tmp_path}/streams/"
-    settings = Settings(store=store, port=free_port, snapshot_every=20, backend="torch")
+    settings = Settings(store=store, port=port, snapshot_every=20, backend="torch")
     cluster = Cluster(model, cluster_run.prepared(model, settings))
     application = cluster_application(model, cluster.settings, cluster_run.Tokens(), 2, 1)
     cluster_run.deploy(application, cluster.settings)
     yield cluster
     serve.delete(APPLICATION)
-    serve.shutdown()
 
 
 class Cluster:
@@ -60,12 +69,12 @@ class Cluster:
 
         handle = serve.get_deployment_handle(REPLICA, APPLICATION)
         calls = [handle.options(session_id=str(lane)).about.remote() for lane in range(LANES)]
-        return [call.result(timeout_s=60)["process"] for call in calls]
+        return [call.result(timeout_s=180)["process"] for call in calls]
 
     def scale(self, replicas):
         cluster_run.run_on_ray(self.model, self.settings, clusters.LOCAL, replicas)  # as the command, run again
 
-    def wait_for(self, replicas, seconds=60):
+    def wait_for(self, replicas, seconds=180):
         from ray import serve
 
         end = time.monotonic() + seconds
@@ -94,7 +103,7 @@ class Load:
         while any(len(self.got[stream]) < before[stream] + by for stream in streams):
             await asyncio.sleep(0.02)
 
-    def run(self, story, seconds=150):
+    def run(self, story, seconds=400):
         """Push while `story`, a coroutine, happens."""
 
         async def work():

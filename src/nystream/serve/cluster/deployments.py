@@ -24,6 +24,7 @@ from nystream.version import __version__
 
 APPLICATION, GATEWAY, REPLICA = "nystream", "gateway", "replica"
 ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+HEALTH_SECONDS = 30.0  # without a sign of life, after which Ray replaces a process
 MAX_ONGOING = 10_000  # calls to a replica or connections of a gateway; they have limits of their own
 
 
@@ -107,7 +108,10 @@ def cluster_application(
     serve = require("a service on Ray", "ray.serve")
     config = require("a service on Ray", "ray.serve.config")
     quiet = {"enable_access_log": False}  # it has a line for every call
-    options: dict[str, Any] = {"max_ongoing_requests": MAX_ONGOING, "logging_config": quiet}
+    options: dict[str, Any] = {
+        "max_ongoing_requests": MAX_ONGOING, "logging_config": quiet,
+        "health_check_timeout_s": HEALTH_SECONDS,
+    }
     # No other replica may answer for the one that has a lane, however busy it is.
     router = config.RequestRouterConfig(
         request_router_class=ROUTER, request_router_kwargs={"num_fallback_replicas": 0, "num_virtual_nodes": 256}
