@@ -197,9 +197,10 @@ def test_a_replica_that_comes_back_from_a_pause_changes_nothing(cluster, records
             await load.grown(streams=others)
             # Streams of the paused replica whose lanes have moved go on; it does not know that.
             grown = [len(answers) for answers in load.got]
-            await asyncio.sleep(6)
-            theirs = set(range(STREAMS)) - set(others)
-            moved.extend(stream for stream in theirs if len(load.got[stream]) > grown[stream] + 5)
+            theirs, end = set(range(STREAMS)) - set(others), time.monotonic() + 60
+            while not moved and time.monotonic() < end:
+                await asyncio.sleep(0.5)
+                moved.extend(stream for stream in theirs if len(load.got[stream]) > grown[stream] + 5)
         finally:
             os.kill(paused, signal.SIGCONT)
         await load.grown()
