@@ -109,7 +109,8 @@ def cluster_application(
     config = require("a service on Ray", "ray.serve.config")
     quiet = {"enable_access_log": False}  # it has a line for every call
     options: dict[str, Any] = {
-        "max_ongoing_requests": MAX_ONGOING, "logging_config": quiet,
+        "max_ongoing_requests": MAX_ONGOING,
+        "logging_config": quiet,
         "health_check_timeout_s": HEALTH_SECONDS,
     }
     # No other replica may answer for the one that has a lane, however busy it is.

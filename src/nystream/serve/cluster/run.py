@@ -16,13 +16,14 @@ from nystream.live import Sessions
 from nystream.models import StreamModel
 from nystream.serve.auth import Tokens
 from nystream.serve.cluster.deployments import APPLICATION, GATEWAY, REPLICA, cluster_application, version_of
+from nystream.serve.lanes import LANES
 from nystream.serve.logs import log_to_stderr
 from nystream.serve.metrics import Metrics
 from nystream.serve.service import batcher_of, is_folder, open_store
 from nystream.serve.settings import Settings
 from nystream.serve.stores.redis import SCHEMES
 
-START_SECONDS = 60.0  # for a replica to answer
+ANSWER_SECONDS = 2.0  # for a replica to answer
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +82,15 @@ def deploy(application: Any, settings: Settings) -> None:
 def running_version() -> str:
     """Return what identifies the service that runs on the cluster."""
     serve = require("a service on Ray", "ray.serve")
-    about = serve.get_deployment_handle(REPLICA, APPLICATION).about.remote().result(timeout_s=START_SECONDS)
-    return str(about["version"])
+    replicas = serve.get_deployment_handle(REPLICA, APPLICATION)
+    for lane in range(LANES):  # a replica that hangs has some of them
+        try:
+            return str(
+                replicas.options(session_id=str(lane)).about.remote().result(timeout_s=ANSWER_SECONDS)["version"]
+            )
+        except TimeoutError:
+            continue
+    raise TimeoutError("the service on this cluster does not answer; end it and start it again")
 
 
 def scale(replicas: int, gateways: int) -> None:
