@@ -135,11 +135,6 @@ class Reader(ABC):
     def names(self) -> tuple[str, ...]:
         """The names of the numbers of a token, one for each of the model's `input_dim`."""
 
-    @property
-    def look_back(self) -> int:
-        """The number of earlier rows on which a token may depend."""
-        return 0
-
     @abstractmethod
     def live(self, missing: Policy | None = None, gaps: Policy | None = None) -> LiveReader:
         """Return a reader of live records.

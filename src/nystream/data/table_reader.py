@@ -231,10 +231,6 @@ class TableReader(Reader):
         """What is subtracted from numbers."""
         return tuple(column.usual if self.centred and not column.categories else 0.0 for column in self.columns)
 
-    @property
-    def look_back(self) -> int:
-        return max(self.history, self.series_rows if self.series else 0)
-
     @cached_property
     def history(self) -> int:
         """The number of rows before a row that its token depends on."""

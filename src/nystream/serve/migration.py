@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nystream.data.reader import LiveReader, reader_from_dict
+from nystream.data.table_reader import TableReader
 from nystream.live import Sessions, live_reader
 from nystream.models import StreamModel
 from nystream.serve.stores.seals import unsealed
@@ -95,8 +96,11 @@ def connected(segments: Sequence[Segment], number: int) -> Sequence[Segment]:
 
 
 def look_back(model: StreamModel) -> int:
-    """Return the number of earlier records on which a token of the model's reader may depend."""
-    return 0 if model.info.reader is None else reader_from_dict(model.info.reader).look_back
+    """Return the number of earlier records on which a token may depend: by its lags, or the statistics of its series."""
+    reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
+    if not isinstance(reader, TableReader):
+        return 0
+    return max(reader.history, reader.series_rows if reader.series else 0)
 
 
 def migrate(residents: Residents, store: Store) -> None:

@@ -6,6 +6,7 @@ r · slot (`nystream.stream.gpu.blocks`), and that partials are those of the ker
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ RINGS = ("ring_logit", "ring_key", "ring_value")
 ROUNDED = ("ring_key", "ring_value")  # rings that `ring_dtype` may make smaller
 
 
-class Attention:
+class Attention(ABC):
     """What the attentions of all variants have in common. `leaves` are the tensors of all streams, by name."""
 
     cut: Blocks
@@ -38,13 +39,13 @@ class Attention:
         """Attentions with the same key share their plans."""
         return self.cut, self.config.record.kernel, self.config.landmarks
 
+    @abstractmethod
     def plan(self, call: Call) -> Plan:
         """The plan of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
         """Step x [rows, r, E], and return the rows before the output projection, [rows, r, E]."""
-        raise NotImplementedError
 
     def void(self) -> dict[str, Tensor]:
         """The leaves of a new stream, [1, ...]."""
