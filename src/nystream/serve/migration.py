@@ -96,7 +96,7 @@ def connected(segments: Sequence[Segment], number: int) -> Sequence[Segment]:
 
 
 def look_back(model: StreamModel) -> int:
-    """Return the number of earlier records on which a token may depend: by its lags, or the statistics of its series."""
+    """Return the number of earlier records on which a token may depend, by lags or by statistics of its series."""
     reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
     if not isinstance(reader, TableReader):
         return 0
