@@ -42,7 +42,7 @@ def catch(self, *args, grid=None, warmup=False, num_warps=4, **sizes):
     constants = {param.name for param in self.params if param.is_constexpr}
     bound = dict(zip((param.name for param in self.params), args, strict=False)) | sizes
     assert set(bound) == {param.name for param in self.params}
-    names = list(bound)
+    names = [param.name for param in self.params]
     signature = {name: "constexpr" if name in constants else type_of(bound[name]) for name in names}
     aligned = [
         at

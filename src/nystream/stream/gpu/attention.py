@@ -40,8 +40,8 @@ class Attention(ABC):
         return self.cut, self.config.record.kernel, self.config.landmarks
 
     @abstractmethod
-    def plan(self, call: Call) -> Plan:
-        """The plan of a step."""
+    def plan(self, call: Call, *, advance: bool) -> Plan:
+        """The plan of a step; with `advance`, its tokens are counted."""
 
     @abstractmethod
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:

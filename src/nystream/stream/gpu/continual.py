@@ -32,8 +32,8 @@ class ContinualAttention(LandmarkAttention):
         )
         self.completes = ends.unflatten(0, (-1, r)).any(1).to(self.device, torch.int32)
 
-    def plan(self, call: Call) -> Plan:
-        return plan(call, self.cut, True, self.completes)
+    def plan(self, call: Call, *, advance: bool) -> Plan:
+        return plan(call, self.cut, True, self.completes, advance=advance)
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
         module, leaves = self.module, self.leaves
@@ -42,15 +42,14 @@ class ContinualAttention(LandmarkAttention):
         logit, query = self._collected(q, k, call, plan)
         self._refresh(call, plan)
         self.rebuild(call.slots, plan.places, plan.due, plan.counts[1:])
-        self.renew(call.slots, plan)
         out = self.attend(logit, query, v, leaves["gamma_pinv"], call, plan)
         exact(self, out, q, k, v, call, plan, warm_up=True)
         return out
 
     def _collected(self, q: Tensor, k: Tensor, call: Call, plan: Plan) -> tuple[Tensor, Tensor]:
-        """Add the tokens to the landmarks, and return the logits of keys and queries, [rows, r, H m] each."""
+        """Add the tokens to the landmarks, and return the logits of keys and queries, [rows, r, strips h L] each."""
         cfg, leaves, rows = self.config, self.leaves, len(call.slots)
-        shape = (rows, cfg.update_size, cfg.num_heads * cfg.m)
+        shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.count * self.tile.logit.columns)
         logit, query = (torch.empty(shape, device=self.device) for _ in range(2))
         landmarks, columns = power_of_two(cfg.m), power_of_two(cfg.head_dim)
         kernels.collect[(rows * cfg.num_heads,)](
@@ -60,7 +59,6 @@ class ContinualAttention(LandmarkAttention):
             k,
             call.slots,
             plan.places,
-            call.time,
             self.segment,
             self.opens,
             self.sizes,
@@ -73,6 +71,7 @@ class ContinualAttention(LandmarkAttention):
             H=cfg.num_heads,
             M=cfg.m,
             D=cfg.head_dim,
+            L=self.tile.logit.columns,
             M_=landmarks,
             D_=columns,
             num_warps=warps(2 * landmarks * columns),
@@ -98,6 +97,7 @@ class ContinualAttention(LandmarkAttention):
             H=cfg.num_heads,
             M=cfg.m,
             D=cfg.head_dim,
+            L=self.tile.logit.columns,
             M_=landmarks,
             D_=columns,
             CHUNK=max(1, min(power_of_two(cfg.window), 2 * ELEMENTS // (landmarks * columns))),

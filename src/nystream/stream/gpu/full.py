@@ -14,7 +14,7 @@ from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.blocks import Blocks, power_of_two
 from nystream.stream.gpu.kernels.full import full
 from nystream.stream.gpu.launch import Call, Plan, plan
-from nystream.stream.gpu.tiles import ELEMENTS, WARP_COLUMNS, warps
+from nystream.stream.gpu.tiles import ELEMENTS, LANE_COLUMNS, LANES, warps
 
 
 class FullAttention(Attention):
@@ -24,8 +24,8 @@ class FullAttention(Attention):
         super().__init__(module, ring_dtype)
         self.cut = Blocks(self.config.window, self.config.update_size, self.config.window, self.config.window)
 
-    def plan(self, call: Call) -> Plan:
-        return plan(call, self.cut, False, None)
+    def plan(self, call: Call, *, advance: bool) -> Plan:
+        return plan(call, self.cut, False, None, advance=advance)
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
         module, ring = self.module, self.ring_dtype
@@ -44,8 +44,8 @@ def exact(
 ) -> None:
     """Softmax attention over the rings of an attention, of all rows or those whose window is not full yet."""
     cfg, leaves, rows = attention.config, attention.leaves, len(call.slots)
-    columns = power_of_two(cfg.head_dim)
-    pairs = max(1, WARP_COLUMNS // columns)
+    columns, strips = power_of_two(cfg.head_dim), leaves["ring_value"].shape[2:-2]
+    pairs = max(1, LANES * LANE_COLUMNS // columns)
     chunk = min(power_of_two(cfg.window), max(1, ELEMENTS // 4 // (pairs * columns)))
     full[(triton.cdiv(rows * cfg.num_heads, pairs), cfg.update_size)](
         out,
@@ -64,6 +64,8 @@ def exact(
         R=cfg.update_size,
         H=cfg.num_heads,
         D=cfg.head_dim,
+        STRIPS=strips[0] if strips else 1,
+        C=leaves["ring_value"].shape[-1],
         P=pairs,
         D_=columns,
         CHUNK=chunk,

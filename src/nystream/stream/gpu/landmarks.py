@@ -13,11 +13,13 @@ from nystream.layers.attention import MultiheadAttention
 from nystream.ops import window
 from nystream.ops.partials import FLOOR
 from nystream.stream.gpu.attention import Attention
-from nystream.stream.gpu.blocks import blocks
-from nystream.stream.gpu.kernels import middle
+from nystream.stream.gpu.blocks import blocks, power_of_two
+from nystream.stream.gpu.kernels.middle import rebuild
 from nystream.stream.gpu.kernels.step import step
 from nystream.stream.gpu.launch import Call, Plan, plan, programs
-from nystream.stream.gpu.tiles import max_edges, step_tile, sums_tile
+from nystream.stream.gpu.tiles import max_edges, tile, warps
+
+RENEWERS = 1.1  # programs for streams that enter a block, over their number if all phases are equally frequent
 
 
 class LandmarkAttention(Attention):
@@ -25,76 +27,50 @@ class LandmarkAttention(Attention):
 
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
-        cfg = self.config
-        self.token_bytes = 4 * cfg.num_heads * cfg.m + ring_dtype.itemsize * cfg.embed_dim
-        self.partial_bytes = 4 * cfg.m * (cfg.embed_dim + cfg.num_heads)
-        self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(cfg.m))
-        self.step_tile, self.sums_tile = step_tile(cfg, self.cut), sums_tile(cfg, ring_dtype.itemsize)
+        cfg, self.tile = self.config, tile(self.config)
+        logits, values = (strips.count * cfg.num_heads * strips.columns for strips in (self.tile.logit, self.tile.value))
+        self.token_bytes = 4 * logits + ring_dtype.itemsize * values
+        self.partial_bytes = 4 * (logits + cfg.m * values)
+        self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(self.tile))
 
     def void(self) -> dict[str, Tensor]:
-        cfg, count = self.config, self.cut.partials
-        lse = torch.full((1, count, cfg.num_heads, cfg.m), FLOOR, device=self.device)
-        mean = torch.zeros(1, count, cfg.m, cfg.num_heads, cfg.head_dim, device=self.device)
-        return super().void() | {"part_lse": lse, "part_mean": mean}
+        leaves, count = self._stored(super().void()), self.cut.partials
+        lse = torch.full_like(leaves["ring_logit"][:, :1], FLOOR).repeat(1, count, 1, 1, 1)
+        mean = torch.zeros(1, count, self.config.m, *leaves["ring_value"].shape[2:], device=self.device)
+        return leaves | {"part_lse": lse, "part_mean": mean}
 
-    def plan(self, call: Call) -> Plan:
-        return plan(call, self.cut, True, None)
+    def plan(self, call: Call, *, advance: bool) -> Plan:
+        return plan(call, self.cut, True, None, advance=advance)
 
     def read(self, slot: int, time: Tensor) -> Any:
-        state = super().read(slot, time)
+        state = self._plain(super().read(slot, time))
         rates = None if self.module.decay is None else self.rates.cpu()
         parts = window.rebuild(self.config, state["ring_logit"], state["ring_value"], time, rates)
         return type(self.fresh)(**state, part_max=parts.max, part_sum=parts.sum)
 
     def write(self, slot: int, state: Any) -> None:
-        super().write(slot, state)
+        super().write(slot, state._replace(**self._stored(state._asdict())))
         newest = (int(state.time[0]) - 1 + slot * self.cut.r) % self.cut.n
         like = {"dtype": torch.int32, "device": self.device}
         slots = torch.tensor([slot], device=self.device)
         place, first, one = (torch.tensor([x], **like) for x in (newest, 0, 1))  # type: ignore[arg-type]
         self.rebuild(slots, place, first, one)
 
-    def renew(self, slots: Tensor, plan: Plan) -> None:
-        """Renew the middles of the rows that enter a block."""
-        self._of_rings(middle.renew, slots, plan.places, plan.entering, plan.counts)
-
     def rebuild(self, slots: Tensor, places: Tensor, listed: Tensor, count: Tensor) -> None:
         """Compute the partials of listed rows from their rings."""
-        self._of_rings(middle.rebuild, slots, places, listed, count)
-
-    def _of_rings(self, kernel: Any, slots: Tensor, places: Tensor, listed: Tensor, count: Tensor) -> None:
-        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.sums_tile
-        groups = triton.cdiv(len(slots) * cfg.num_heads, size.pairs)
-        kernel[(programs(self.device, groups), size.pieces)](
-            self.rates,
-            slots,
-            places,
-            listed,
-            count,
-            leaves["ring_logit"],
-            leaves["ring_value"],
-            leaves["part_lse"],
-            leaves["part_mean"],
-            N=cut.n,
-            H=cfg.num_heads,
-            M=cfg.m,
-            D=cfg.head_dim,
-            EDGES=cut.edges,
-            TIER=min(cut.tier, cut.n),
-            PARTIALS=cut.partials,
-            P=size.pairs,
-            M_=size.landmarks,
-            D_=size.columns,
-            CHUNK=size.tokens,
-            num_warps=size.warps,
+        size = self.tile
+        groups = triton.cdiv(len(slots) * self.config.num_heads, size.pairs)
+        rebuild[(programs(self.device, groups), triton.cdiv(size.value.count, size.renewed))](
+            self.rates, slots, places, listed, count, *self._window, S_=size.renewed, **self._sizes
         )
 
     def attend(self, logit: Tensor, query: Tensor, value: Tensor, gamma_pinv: Tensor, call: Call, plan: Plan) -> Tensor:
-        """The rows [rows, r, E] of new tokens: logit and query [rows, r, H m], value [rows, r, E]."""
-        cfg, leaves, cut, size = self.config, self.leaves, self.cut, self.step_tile
-        rows = len(call.slots)
+        """The rows [rows, r, E] of new tokens: logit and query [rows, r, strips h L], value [rows, r, E]."""
+        cfg, cut, size, rows = self.config, self.cut, self.tile, len(call.slots)
         out = torch.empty(rows, cut.r, cfg.embed_dim, dtype=self.dtype, device=self.device)
-        step[(triton.cdiv(rows * cfg.num_heads, size.pairs), cut.r * size.pieces)](
+        groups = triton.cdiv(rows * cfg.num_heads, size.pairs)
+        renewers = triton.cdiv(int(RENEWERS * groups) * cut.r, cut.edges) + 1
+        step[(renewers + groups, triton.cdiv(size.value.count, size.strips))](
             out,
             logit,
             query,
@@ -103,29 +79,73 @@ class LandmarkAttention(Attention):
             self.rates,
             call.slots,
             plan.places,
-            leaves["ring_logit"],
-            leaves["ring_value"],
-            leaves["part_lse"],
-            leaves["part_mean"],
+            plan.entering,
+            plan.counts,
+            *self._window,
             rows,
+            renewers,
             logit.stride(1),
             value.stride(1),
-            0 if gamma_pinv.dim() == 3 else gamma_pinv.stride(0),
-            N=cut.n,
+            0 if gamma_pinv.dim() == 4 else gamma_pinv.stride(0),
             R=cut.r,
-            H=cfg.num_heads,
-            M=cfg.m,
-            D=cfg.head_dim,
-            EDGES=cut.edges,
-            PARTIALS=cut.partials,
-            P=size.pairs,
-            M_=size.landmarks,
-            D_=size.columns,
-            EDGES_=size.tokens,
-            PIECES=size.pieces,
-            num_warps=size.warps,
+            S_=size.strips,
+            E_=power_of_two(cut.edges),
+            R_=power_of_two(cut.r),
+            RENEWED=size.renewed,
+            **self._sizes,
         )
         return out
+
+    def _stored(self, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Leaves of a state as they are stored."""
+        size = self.tile
+        stored = {
+            "ring_logit": size.logit.of(leaves["ring_logit"], -torch.inf),
+            "ring_value": size.value.of(leaves["ring_value"]),
+        }
+        if "gamma_pinv" in leaves:
+            stored["gamma_pinv"] = self._stored_inverse(leaves["gamma_pinv"])
+        return leaves | stored
+
+    def _plain(self, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Leaves as in `init_state`."""
+        size = self.tile
+        plain = {"ring_logit": size.logit.plain(leaves["ring_logit"]), "ring_value": size.value.plain(leaves["ring_value"])}
+        if "gamma_pinv" in leaves:
+            plain["gamma_pinv"] = size.logit.plain(leaves["gamma_pinv"]).transpose(1, 2).contiguous()
+        return leaves | plain
+
+    def _stored_inverse(self, gamma_pinv: Tensor) -> Tensor:
+        """[..., h, m, m] as [..., m, strips, h, L]."""
+        return self.tile.logit.of(gamma_pinv.transpose(-3, -2))
+
+    @property
+    def _window(self) -> tuple[Tensor, ...]:
+        return tuple(self.leaves[name] for name in ("ring_logit", "ring_value", "part_lse", "part_mean"))
+
+    @property
+    def _sizes(self) -> dict[str, int | None]:
+        cfg, cut, size = self.config, self.cut, self.tile
+        means, inverse = max(size.landmarks, power_of_two(cut.edges)) * size.elements, size.pairs * size.landmarks**2
+        count = warps(max(means, inverse))
+        return {
+            "N": cut.n,
+            "H": cfg.num_heads,
+            "M": cfg.m,
+            "D": cfg.head_dim,
+            "L": size.logit.columns,
+            "C": size.value.columns,
+            "EDGES": cut.edges,
+            "TIER": min(cut.tier, cut.n),
+            "PARTIALS": cut.partials,
+            "P": size.pairs,
+            "M_": size.landmarks,
+            "C_": size.padded_columns,
+            "CHUNK": size.chunk,
+            "num_warps": count,
+            "num_stages": 1,
+            "maxnreg": size.registers if count == 1 else None,
+        }
 
 
 class FixedAttention(LandmarkAttention):
@@ -137,28 +157,30 @@ class FixedAttention(LandmarkAttention):
 
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
-        cfg = self.config
-        folded = [
-            _products(layer, landmarks, cfg.scale)
-            for layer, landmarks in ((module.k_proj, module.q_tilde), (module.q_proj, module.k_tilde))
-        ]
-        self.weight, self.bias = (
-            torch.cat(parts).float() for parts in zip(*folded, strict=True)
-        )  # [2 H m, E], [2 H m]
-        self.gamma_pinv = module.gamma_pinv.contiguous()
+        cfg, strips = self.config, self.tile.logit
+        weights, biases = [], []
+        for layer, landmarks in ((module.k_proj, module.q_tilde), (module.q_proj, module.k_tilde)):
+            weight, bias = _products(layer, landmarks, cfg.scale)
+            weights.append(strips.of(weight.movedim(2, 0)).flatten(1).T)
+            biases.append(strips.of(bias, -torch.inf).flatten())  # products with landmarks that only fill a strip
+        self.weight, self.bias = torch.cat(weights).float(), torch.cat(biases).float()  # [2 strips h L, E]
+        self.gamma_pinv = self._stored_inverse(module.gamma_pinv)
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
-        products = linear(x.float(), self.weight, self.bias)  # [rows, r, 2 H m]
+        products = linear(x.float(), self.weight, self.bias)  # [rows, r, 2 strips h L]
         logit, query = products.chunk(2, -1)
         value = self._projected(self.module.v_proj, x).to(self.ring_dtype)
-        self.renew(call.slots, plan)
         return self.attend(logit, query, value, self.gamma_pinv, call, plan)
 
 
 def _products(layer: torch.nn.Linear, landmarks: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """The layer whose outputs are the scaled products of the outputs of `layer` with landmarks [H, m, D]."""
+    """The layer whose outputs are the scaled products of the outputs of `layer` with landmarks [h, m, D].
+
+    Returns:
+        Its weight [h, m, E] and bias [h, m].
+    """
     tilde = landmarks.double() * scale
     heads, _, dim = tilde.shape
-    weight = (tilde @ layer.weight.double().unflatten(0, (heads, dim))).flatten(0, 1)  # [H m, E]
+    weight = tilde @ layer.weight.double().unflatten(0, (heads, dim))
     bias = weight.new_zeros(heads * dim) if layer.bias is None else layer.bias.double()
-    return weight, (tilde @ bias.unflatten(0, (heads, dim)).unsqueeze(-1)).flatten()
+    return weight, (tilde @ bias.unflatten(0, (heads, dim)).unsqueeze(-1)).squeeze(-1)

@@ -28,11 +28,6 @@ class Call(NamedTuple):
     time: Tensor  # int64 [capacity], of all slots
     accepted: Tensor  # bool []; all rows are skipped if it is False
 
-    def advance(self, r: int) -> None:
-        """Count the r tokens of the step."""
-        rows = len(self.slots)
-        kernels.advance[(triton.cdiv(rows, ROWS),)](self.slots, self.time, self.accepted, rows, R=r, ROWS_=ROWS)
-
 
 class Plan(NamedTuple):
     """Where the rows of a step write into a window, and which of them need more work: see `kernels.plan`."""
@@ -44,8 +39,11 @@ class Plan(NamedTuple):
     counts: Tensor  # of the two lists
 
 
-def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None) -> Plan:
-    """The plan of a step for windows with this cut; `completes` is that of continual landmarks."""
+def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, advance: bool) -> Plan:
+    """The plan of a step for windows with this cut; `completes` is that of continual landmarks.
+
+    With `advance`, the time of the streams is counted on, so no other plan of the step can follow.
+    """
     rows = len(call.slots)
     places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
     made = Plan(places, filled, entering, due, places.new_zeros(2))
@@ -61,6 +59,7 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None) -> 
         EDGES=cut.edges,
         LANDMARKS=landmarks,
         CONTINUAL=completes is not None,
+        ADVANCE=advance,
         ROWS_=ROWS,
     )
     return made

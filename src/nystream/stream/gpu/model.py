@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.continual import ContinualAttention
 from nystream.stream.gpu.full import FullAttention
 from nystream.stream.gpu.landmarks import FixedAttention
-from nystream.stream.gpu.launch import Call, Plan
+from nystream.stream.gpu.launch import Call
 
 KINDS: dict[str, type[Attention]] = {"fixed": FixedAttention, "continual": ContinualAttention, "full": FullAttention}
 
@@ -102,25 +102,23 @@ class Streams:
         skipped = slots < 0
         accepted = (x.isfinite().flatten(1).all(1) | skipped).all()
         call = Call(slots, self.time, accepted)
-        y = self._model_step(x, call)
-        call.advance(self.update_size)
-        return torch.where((skipped | ~accepted)[:, None, None], 0.0, y), accepted
+        return torch.where((skipped | ~accepted)[:, None, None], 0.0, self._model_step(x, call)), accepted
 
     def _model_step(self, x: Tensor, call: Call) -> Tensor:
-        attend = self._attends(call)
         model = self.model
         if isinstance(model, MultiheadAttention):
-            return next(attend)(x)
+            (attend,) = self._attends(call)
+            return attend(x)
         if isinstance(model, StreamEncoder):
-            return self._encoded(x, attend)
+            return self._encoded(x, call)
         rows = call.slots.clamp(min=0)
-        time = call.time[rows]
+        time = call.time[rows]  # now, because the plans of the encoder count the tokens
         tokens = path = None
         if model.config.linear is not None:
             tokens = model._scaled(x)
             recent = tokens[:, :0] if self.recent is None else self.recent[rows]
             path = self._path.step(tokens, Recent(recent, time))
-        y = self._encoded(model._embed(x, time, path), attend)
+        y = self._encoded(model._embed(x, time, path), call)
         if self.recent is not None:
             assert tokens is not None
             scratch = len(self.recent) - 1
@@ -128,18 +126,21 @@ class Streams:
             self.recent[into, time % self.recent.shape[1]] = tokens[:, 0, : self.recent.shape[2]]
         return model._head(y, path)
 
-    def _encoded(self, x: Tensor, attend: Iterator[Any]) -> Tensor:
+    def _encoded(self, x: Tensor, call: Call) -> Tensor:
         encoder = self._encoder
-        for block, rows in zip(encoder.blocks, attend, strict=True):
-            x = block.finish(x, rows(block.attended(x)))
+        for block, attend in zip(encoder.blocks, self._attends(call), strict=True):
+            x = block.finish(x, attend(block.attended(x)))
         return encoder.norm(x)
 
-    def _attends(self, call: Call) -> Iterator[Any]:
+    def _attends(self, call: Call) -> Iterator[Callable[[Tensor], Tensor]]:
         """For every attention, a function from its inputs [rows, r, E] to its outputs."""
-        plans: dict[tuple[Any, ...], Plan] = {}
+        planners = {attention.plan_key: attention for attention in self.attentions}
+        plans = {
+            key: attention.plan(call, advance=number == len(planners))
+            for number, (key, attention) in enumerate(planners.items(), 1)
+        }
         for attention in self.attentions:
-            key = attention.plan_key
-            plan = plans[key] if key in plans else plans.setdefault(key, attention.plan(call))
+            plan = plans[attention.plan_key]
             yield lambda x, attention=attention, plan=plan: attention.module.out_proj(attention.step(x, call, plan))
 
     @property

@@ -24,6 +24,8 @@ def full(
     R: tl.constexpr,
     H: tl.constexpr,
     D: tl.constexpr,
+    STRIPS: tl.constexpr,
+    C: tl.constexpr,
     P: tl.constexpr,
     D_: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -31,7 +33,7 @@ def full(
 ):
     """Write out [rows, r, H, D] = softmax(q Kᵀ scale) V, and the new tokens into the rings.
 
-    query, key and value are [rows, r, H, D]. With WARM_UP, only rows whose window is not full yet are computed: those
+    query, key and value are [rows, r, H, D], ring_key [slots, n, H, D], ring_value [slots, n, strips, H, C]. With WARM_UP, only rows whose window is not full yet are computed: those
     without landmarks. One program for P pairs and one query of the group.
     """
     pair = tl.program_id(0) * P + tl.arange(0, P)
@@ -57,16 +59,19 @@ def full(
             age = wrapped((place + (R - 1))[None, :] - at[:, None], N)  # [T, P]
             there = live[None, :] & (at < N)[:, None] & (age < count[None, :])
             new = there & (age < R)
-            ring_at = ((slot[None, :] * N + at[:, None]) * H + h[None, :])[:, :, None] * D + d[None, None, :]
+            ring_token = slot[None, :] * N + at[:, None]
+            key_at = (ring_token * H + h[None, :])[:, :, None] * D + d[None, None, :]
+            line = (ring_token[:, :, None] * STRIPS + (d // C)[None, None, :]) * H + h[None, :, None]
+            value_at = line * C + (d % C)[None, None, :]
             token = (row * R + (R - 1))[None, :] - age
             new_at = (token * H + h[None, :])[:, :, None] * D + d[None, None, :]
             new_mask = new[:, :, None] & (d < D)[None, None, :]
             old_mask = (there & ~new)[:, :, None] & (d < D)[None, None, :]
-            k_old, v_old = tl.load(ring_key + ring_at, old_mask, 0.0), tl.load(ring_value + ring_at, old_mask, 0.0)
+            k_old, v_old = tl.load(ring_key + key_at, old_mask, 0.0), tl.load(ring_value + value_at, old_mask, 0.0)
             k_new, v_new = tl.load(key + new_at, new_mask, 0.0), tl.load(value + new_at, new_mask, 0.0)
             if which == 0:
-                tl.store(ring_key + ring_at, k_new, new_mask)
-                tl.store(ring_value + ring_at, v_new, new_mask)
+                tl.store(ring_key + key_at, k_new, new_mask)
+                tl.store(ring_value + value_at, v_new, new_mask)
             k = tl.where(new[:, :, None], k_new, k_old).to(tl.float32)
             v = tl.where(new[:, :, None], v_new, v_old).to(tl.float32)
             logit = tl.sum(k * q[None, :, :], 2) - age * fall[None, :]

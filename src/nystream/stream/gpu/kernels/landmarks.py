@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from nystream.stream.gpu.kernels.inverse import newton, ridge
+from nystream.stream.gpu.kernels.memory import width
 from nystream.stream.gpu.kernels.sums import wrapped
 
 
@@ -19,7 +20,6 @@ def collect(
     key,
     slots,
     places,
-    time,
     segment,
     opens,
     completes,
@@ -32,12 +32,13 @@ def collect(
     H: tl.constexpr,
     M: tl.constexpr,
     D: tl.constexpr,
+    L: tl.constexpr,
     M_: tl.constexpr,
     D_: tl.constexpr,
 ):
     """Add new tokens to the landmarks and to the ring of keys, and write their scaled products with the landmarks.
 
-    query and key are [rows, r, H, D], logit and query_logit [rows, r, H, m]. For every token of a window, `segment` [n]
+    query and key are [rows, r, H, D], logit and query_logit [rows, r, strips, H, L]. For every token of a window, `segment` [n]
     is its landmark, `opens` [n] whether it is the first of it, and `completes` [n] the number of tokens of the landmark
     if it is the last, else 0. One program for one stream and head.
     """
@@ -45,7 +46,7 @@ def collect(
     place = tl.load(places + row)
     if place >= 0:
         slot = tl.load(slots + row).to(tl.int64)
-        phase = (tl.load(time + slot) % N).to(tl.int32)
+        phase = wrapped(place - (slot * R % N).to(tl.int32), N)
         i, d = tl.arange(0, M_), tl.arange(0, D_)
         inside = (i < M)[:, None] & (d < D)[None, :]
         at = ((slot * M + i[:, None]) * 2 * H + h) * D + d[None, :]
@@ -73,9 +74,11 @@ def collect(
             new_at = ((row * R + token) * H + h) * D + d
             k_new = tl.load(key + new_at, d < D, 0.0).to(tl.float32)
             q_new = tl.load(query + new_at, d < D, 0.0).to(tl.float32)
-            l_at = ((row * R + token) * H + h) * M + i
-            tl.store(logit + l_at, tl.sum(q_tilde * k_new[None, :], 1) * scale, i < M)
-            tl.store(query_logit + l_at, tl.sum(k_tilde * q_new[None, :], 1) * scale, i < M)
+            l_at = (row * R + token) * width(H, M, L) + _column(h, i, H, L)
+            key_product, query_product = tl.sum(q_tilde * k_new[None, :], 1), tl.sum(k_tilde * q_new[None, :], 1)
+            stored = i < width(1, M, L)
+            tl.store(logit + l_at, tl.where(i < M, key_product * scale, float("-inf")), stored)
+            tl.store(query_logit + l_at, tl.where(i < M, query_product * scale, float("-inf")), stored)
 
 
 @triton.jit
@@ -94,6 +97,7 @@ def refresh(
     H: tl.constexpr,
     M: tl.constexpr,
     D: tl.constexpr,
+    L: tl.constexpr,
     M_: tl.constexpr,
     D_: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -116,11 +120,14 @@ def refresh(
         for begin in range(0, N, CHUNK):
             z = begin + tl.arange(0, CHUNK)
             there = (z < N) & (wrapped(newest - z, N) < tokens)
-            ring_at = (slot * N + z) * H + h
-            k = tl.load(ring_key + ring_at[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :], 0.0)
+            token = slot * N + z
+            k = tl.load(
+                ring_key + (token * H + h)[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :], 0.0
+            )
             logit = tl.sum(k.to(tl.float32)[:, None, :] * q_tilde[None, :, :], 2) * SCALE  # [T, m]
-            logit = tl.where(there[:, None], logit, float("-inf"))
-            tl.store(ring_logit + ring_at[:, None] * M + i[None, :], logit, (z < N)[:, None] & (i < M)[None, :])
+            logit = tl.where(there[:, None] & (i < M)[None, :], logit, float("-inf"))
+            ring_at = (token * width(H, M, L))[:, None] + _column(h, i, H, L)[None, :]
+            tl.store(ring_logit + ring_at, logit, (z < N)[:, None] & (i < width(1, M, L))[None, :])
         if PINV == "none":
             inverse = (i[:, None] == j[None, :]).to(tl.float64)
         else:
@@ -132,6 +139,13 @@ def refresh(
                 inverse = newton(gamma, ITERS, M, M_)
             else:
                 inverse = ridge(gamma, LAMBDA, M, M_)
-        pinv_at = ((slot * H + h) * M + i[:, None]) * M + j[None, :]
-        tl.store(gamma_pinv + pinv_at, inverse.to(tl.float32), square)
+        pinv_at = (slot * M + i[:, None]) * width(H, M, L) + _column(h, j, H, L)[None, :]
+        inverse = tl.where(square, inverse, 0.0).to(tl.float32)
+        tl.store(gamma_pinv + pinv_at, inverse, (i < M)[:, None] & (j < width(1, M, L))[None, :])
         pair += tl.num_programs(0)
+
+
+@triton.jit
+def _column(h, i, H: tl.constexpr, L: tl.constexpr):
+    """Where in a row of strips column i of head h is."""
+    return (i // L * H + h) * L + i % L

@@ -29,13 +29,14 @@ def plan(
     EDGES: tl.constexpr,
     LANDMARKS: tl.constexpr,
     CONTINUAL: tl.constexpr,
+    ADVANCE: tl.constexpr,
     ROWS_: tl.constexpr,
 ):
     """Write `places` and `filled`, the tokens of the window after the step, [rows] each, and lists of rows.
 
     Rows of slot −1 are skipped, and all rows unless `accepted`. `entering` lists the rows that begin a block and `due`
     those that complete a landmark; `counts` has the length of both, and must be 0 before. `completes` [n / r] says in
-    which groups of a window landmarks are completed.
+    which groups of a window landmarks are completed. With ADVANCE, the tokens of the step are counted in `time`.
     """
     row = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
     slot = tl.load(slots + row, row < rows, -1)
@@ -48,12 +49,5 @@ def plan(
         _listed(entering, counts, row, live & (place % EDGES == 0))
     if CONTINUAL:
         _listed(due, counts + 1, row, live & (tl.load(completes + t % N // R, live, 0) != 0))
-
-
-@triton.jit
-def advance(slots, time, accepted, rows, R: tl.constexpr, ROWS_: tl.constexpr):
-    """Count the tokens of a step."""
-    row = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
-    slot = tl.load(slots + row, row < rows, -1)
-    live = (slot >= 0) & (tl.load(accepted) != 0)
-    tl.store(time + slot, tl.load(time + slot, live, 0) + R, live)
+    if ADVANCE:
+        tl.store(time + slot, t + R, live)

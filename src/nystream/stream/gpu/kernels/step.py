@@ -1,9 +1,15 @@
-"""One row of attention through landmarks: the edges, the middle, and the new group of tokens."""
+"""One row of attention through landmarks: the middle, the edges, and the new group of tokens.
+
+Streams that enter a block need a new middle first, which takes much longer than the step. So the first programs of the
+launch take them, from a list, and the others step the rest meanwhile.
+"""
 
 import triton
 import triton.language as tl
 
-from nystream.stream.gpu.kernels.sums import FLOOR, wrapped
+from nystream.stream.gpu.kernels.memory import columns, logits, partials, ring, store_logits, tokens, width
+from nystream.stream.gpu.kernels.middle import listed_pairs, renew
+from nystream.stream.gpu.kernels.sums import FLOOR, of_columns, of_means, of_tokens, wrapped
 
 
 @triton.jit
@@ -16,11 +22,14 @@ def step(
     rate,
     slots,
     places,
+    entering,
+    count,
     ring_logit,
     ring_value,
     part_lse,
     part_mean,
     rows,
+    renewers,
     logit_stride,
     value_stride,
     pinv_stride,
@@ -29,92 +38,147 @@ def step(
     H: tl.constexpr,
     M: tl.constexpr,
     D: tl.constexpr,
+    L: tl.constexpr,
+    C: tl.constexpr,
     EDGES: tl.constexpr,
+    TIER: tl.constexpr,
     PARTIALS: tl.constexpr,
     P: tl.constexpr,
     M_: tl.constexpr,
-    D_: tl.constexpr,
-    EDGES_: tl.constexpr,
-    PIECES: tl.constexpr,
+    S_: tl.constexpr,
+    C_: tl.constexpr,
+    E_: tl.constexpr,
+    R_: tl.constexpr,
+    RENEWED: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):
     """Write out [rows, r, H, D] = softmax(query) Γ† Δ_φ V, and the new tokens into the rings.
 
-    logit and query [rows, r, H, m] are the scaled products of the new keys and queries with the landmarks, `value` is
-    [rows, r, H, D]; each may be a part of wider rows, `..._stride` apart. One program for P pairs, one query of the
-    group, and D_ columns. All programs of a pair take the new tokens from the arguments, so the one that writes them
-    does not disturb the others.
+    logit and query [rows, r, strips, H, L] are the scaled products of the new keys and queries with the landmarks,
+    `value` is [rows, r, H, D]; each may be a part of wider rows, `..._stride` apart. gamma_pinv is [m, strips, H, L],
+    one for all streams or one for each, `pinv_stride` apart. Programs below `renewers` take pairs of the rows in
+    `entering`, any number of them, the others one group of P pairs each.
     """
-    pair = tl.program_id(0) * P + tl.arange(0, P)
-    row, h = (pair // H).to(tl.int64), pair % H
-    which, piece = tl.program_id(1) // PIECES, tl.program_id(1) % PIECES
-    place = tl.load(places + row, row < rows, -1)
-    live = place >= 0
-    slot = tl.load(slots + row, live, 0).to(tl.int64)
-    i, d, z = tl.arange(0, M_), piece * D_ + tl.arange(0, D_), tl.arange(0, EDGES_)
+    window = (ring_logit, ring_value, part_lse, part_mean)
+    first_strip = tl.program_id(1) * S_
+    renewing = tl.program_id(0) < renewers
+    if renewing:
+        group = tl.program_id(0)
+        groups = tl.cdiv(tl.load(count) * H, P)
+    else:
+        group = tl.program_id(0) - renewers
+        groups = group + 1
+    while group < groups:
+        if renewing:
+            row, slot, place, h, live = listed_pairs(slots, places, entering, count, group, H, P)
+            written = live
+            fall = tl.load(rate + h)
+            for part in range(0, S_, RENEWED):
+                renew(
+                    window, fall, slot, place, h, first_strip + part + tl.arange(0, RENEWED), live,
+                    N, H, M, D, L, C, EDGES, TIER, PARTIALS, M_, C_, CHUNK,
+                )  # fmt: skip
+            tl.debug_barrier()  # other threads of the program read what was stored
+        else:
+            pair = group * P + tl.arange(0, P)
+            row, h = (pair // H).to(tl.int64), pair % H
+            place = tl.load(places + row, row < rows, -1)
+            live = (place >= 0) & (place % EDGES != 0)
+            written = (row < rows) & (live | (place < 0))
+            slot = tl.load(slots + row, live, 0).to(tl.int64)
+            fall = tl.load(rate + h)
+        _attend(
+            out, logit, query, value, gamma_pinv, window, fall, row, slot, place, h, first_strip + tl.arange(0, S_),
+            live, written, logit_stride, value_stride, pinv_stride,
+            N, R, H, M, D, L, C, EDGES, PARTIALS, M_, C_, E_, R_,
+        )  # fmt: skip
+        group += renewers
 
-    part_at = slot * (PARTIALS * M * H)
-    middle = tl.load(part_lse + (part_at + h * M)[None, :] + i[:, None], live[None, :] & (i < M)[:, None], FLOOR)
-    mean = tl.load(
-        part_mean + ((part_at + h)[None, :, None] * D + i[:, None, None] * (H * D)) + d[None, None, :],
-        live[None, :, None] & (i < M)[:, None, None] & (d < D)[None, None, :],
-        0.0,
-    )  # [m, P, D]
 
-    at = (place // EDGES * EDGES)[None, :] + z[:, None]  # [E, P]
-    edge = live[None, :] & (z < EDGES)[:, None] & (at < N)
-    new = edge & (at >= place[None, :]) & (at < place[None, :] + R)
-    token = row[None, :] * R + at - place[None, :]  # of the arguments, if it is new
-    ring_at = (slot[None, :] * N + at) * H + h[None, :]
-    l_mask = (i < M)[None, :, None]
-    old_logit = tl.load(
-        ring_logit + ring_at[:, None, :] * M + i[None, :, None], (edge & ~new)[:, None, :] & l_mask, 0.0
+@triton.jit
+def _attend(
+    out,
+    logit,
+    query,
+    value,
+    gamma_pinv,
+    window,
+    fall,
+    row,
+    slot,
+    place,
+    h,
+    strip,
+    live,
+    written,
+    logit_stride,
+    value_stride,
+    pinv_stride,
+    N: tl.constexpr,
+    R: tl.constexpr,
+    H: tl.constexpr,
+    M: tl.constexpr,
+    D: tl.constexpr,
+    L: tl.constexpr,
+    C: tl.constexpr,
+    EDGES: tl.constexpr,
+    PARTIALS: tl.constexpr,
+    M_: tl.constexpr,
+    C_: tl.constexpr,
+    E_: tl.constexpr,
+    R_: tl.constexpr,
+):
+    """The step of P pairs whose middles are known. Rows [P] that are `written` but not `live` are zero."""
+    P: tl.constexpr = slot.shape[0]
+    i, z, k = tl.arange(0, M_), tl.arange(0, E_), tl.arange(0, R_)
+    middle, mean = partials(window, slot * PARTIALS, h, strip, live, H, M, D, L, C, M_, C_)
+
+    at = (place // EDGES * EDGES)[:, None] + z[None, :]  # [P, E]
+    old = live[:, None] & (z < EDGES)[None, :] & (at < N) & ((at < place[:, None]) | (at >= (place + R)[:, None]))
+    old_logit, old_value = tokens(window, slot, at, h, strip, old, N, H, M, D, L, C, M_, C_)
+
+    new = live[:, None] & (k < R)[None, :]  # [P, R]
+    zero = tl.zeros([P, 1], tl.int32)
+    new_logit = logits(
+        logit + (row * R * logit_stride + h * L), zero + (k * logit_stride)[None, :], new, float("-inf"), H, M, L, M_
     )
-    new_logit = tl.load(
-        logit + token[:, None, :] * logit_stride + (h[None, None, :] * M + i[None, :, None]),
-        new[:, None, :] & l_mask,
-        0.0,
-    )
-    v_mask = (d < D)[None, None, :]
-    old_value = tl.load(
-        ring_value + ring_at[:, :, None] * D + d[None, None, :], (edge & ~new)[:, :, None] & v_mask, 0.0
-    )
+    into = place[:, None] + k[None, :]
+    store_logits(ring(window[0], slot, h, N, H, M, L), into * width(H, M, L), new, new_logit, H, M, L, M_)
+    column = strip[:, None] * C + tl.arange(0, C_)[None, :]  # [S, C]
+    exists = (column < D) & (tl.arange(0, C_) < C)[None, :]
     new_value = tl.load(
-        value + token[:, :, None] * value_stride + (h[None, :, None] * D + d[None, None, :]),
-        new[:, :, None] & v_mask,
+        value + ((row[:, None] * R + k[None, :]) * value_stride + h[:, None] * D)[:, :, None, None] + column[None, None],
+        new[:, :, None, None] & exists[None, None],
         0.0,
     )
-    if which == 0:
-        tl.store(ring_value + ring_at[:, :, None] * D + d[None, None, :], new_value, new[:, :, None] & v_mask)
-        tl.store(ring_logit + ring_at[:, None, :] * M + i[None, :, None], new_logit, new[:, None, :] & l_mask)
+    pointers, inside = columns(ring(window[1], slot, h, N, H, D, C), into * width(H, D, C), new, strip, H, D, C, C_)
+    tl.store(pointers, new_value, inside)
 
     # Logits fall with their age; the middle ends just before the block.
-    fall = tl.load(rate + h)
-    age = wrapped((place + (R - 1))[None, :] - at, N)
-    edge_logit = tl.where(new[:, None, :], new_logit, old_logit) - (age * fall[None, :])[:, None, :]
-    edge_logit = tl.where(edge[:, None, :] & l_mask, edge_logit, float("-inf"))
-    middle -= ((place % EDGES + R) * fall)[None, :]
+    old_logit -= (wrapped((place + (R - 1))[:, None] - at, N) * fall[:, None])[:, :, None]
+    new_logit -= ((R - 1 - k)[None, :] * fall[:, None])[:, :, None]
+    middle -= ((place % EDGES + R) * fall)[:, None]
 
-    g_at = (row * R + which)[None, :] * logit_stride + h[None, :] * M + i[:, None]
-    g = tl.load(query + g_at, live[None, :] & (i < M)[:, None], 0.0)
-    g = tl.where((i < M)[:, None], g, float("-inf"))
-    g = tl.exp(g - tl.max(g, 0)[None, :])
-    g = g / tl.sum(g, 0)[None, :]
-    inverse = tl.load(
-        gamma_pinv
-        + slot[None, None, :] * pinv_stride
-        + ((h[None, None, :] * M + i[:, None, None]) * M + i[None, :, None]),
-        live[None, None, :] & (i < M)[:, None, None] & (i < M)[None, :, None],
-        0.0,
-    )
-    weight = tl.sum(g[:, None, :] * inverse, 0)  # [m, P]
+    largest = tl.maximum(middle, tl.maximum(tl.max(old_logit, 1), tl.max(new_logit, 1)))
+    shift = of_tokens(largest)
+    old_share, new_share, share = tl.exp(old_logit - shift), tl.exp(new_logit - shift), tl.exp(middle - largest)
+    total = share + tl.sum(old_share, 1) + tl.sum(new_share, 1)  # [P, m]
 
-    largest = tl.maximum(middle, tl.max(edge_logit, 0))
-    share = tl.exp(edge_logit - largest[None, :, :])  # [E, m, P]
-    share_middle = tl.exp(middle - largest)
-    weight = weight / (share_middle + tl.sum(share, 0))
-    y = tl.sum((weight * share_middle)[:, :, None] * mean, 0)  # [P, D]
-    edge_weight = tl.sum(weight[None, :, :] * share, 1)  # [E, P]
-    edge_value = tl.where(new[:, :, None], new_value, old_value).to(tl.float32)
-    y += tl.sum(edge_weight[:, :, None] * edge_value, 0)
-    out_at = ((row * R + which) * H + h)[:, None] * D + d[None, :]
-    tl.store(out + out_at, tl.where(live[:, None], y, 0.0), (row < rows)[:, None] & (d < D)[None, :])
+    inverse = logits(
+        gamma_pinv + (slot * pinv_stride + h * L), zero + (i * width(H, M, L))[None, :],
+        live[:, None] & (i < M)[None, :], 0.0, H, M, L, M_,
+    )  # fmt: skip
+    for which in range(R):
+        of = row * R + which
+        g = logits(query + (of * logit_stride + h * L), zero, live[:, None], FLOOR, H, M, L, M_)
+        g = tl.exp(tl.reshape(g, [P, M_]) - tl.max(g, 2))
+        weight = tl.sum(of_columns(g) * inverse, 1) / (total * tl.sum(g, 1)[:, None])  # [P, m]
+        each = of_tokens(weight)
+        y = tl.sum(of_means(weight * share) * mean, 1)  # [P, S, C]
+        y += tl.sum(of_means(tl.sum(each * old_share, 2)) * old_value.to(tl.float32), 1)
+        y += tl.sum(of_means(tl.sum(each * new_share, 2)) * new_value.to(tl.float32), 1)
+        tl.store(
+            out + ((of * H + h) * D)[:, None, None] + column[None],
+            tl.where(live[:, None, None], y, 0.0),
+            written[:, None, None] & exists[None],
+        )

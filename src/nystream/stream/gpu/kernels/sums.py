@@ -1,7 +1,9 @@
 """Partials in the registers of a program: as in `nystream.ops.partials`, a triple (c, s, u) for P pairs.
 
-c [m, P] is the largest logit, s [m, P] the sum of exp(l − c), u [m, P, D] that of exp(l − c) v. In memory a partial is
-(log-sum-exp, mean): (c + log s, u / s).
+c [P, m] is the largest logit, s [P, m] the sum of exp(l − c), u [P, m, S, C] that of exp(l − c) v. In memory a partial
+is (log-sum-exp, mean): (c + log s, u / s).
+
+Where every pair has a lane, dimensions are added by `tl.reshape`: with `None`, Triton would move numbers between lanes.
 """
 
 import triton
@@ -11,43 +13,81 @@ FLOOR = tl.constexpr(-1e30)  # the log-sum-exp of nothing: finite, because −in
 
 
 @triton.jit
-def nothing(M_: tl.constexpr, P: tl.constexpr, D_: tl.constexpr):
+def nothing(P: tl.constexpr, M_: tl.constexpr, S_: tl.constexpr, C_: tl.constexpr):
     """The partial of no tokens."""
-    return tl.full([M_, P], FLOOR, tl.float32), tl.zeros([M_, P], tl.float32), tl.zeros([M_, P, D_], tl.float32)
+    return tl.full([P, M_], FLOOR, tl.float32), tl.zeros([P, M_], tl.float32), tl.zeros([P, M_, S_, C_], tl.float32)
 
 
 @triton.jit
 def with_tokens(c, s, u, logit, value):
-    """Add tokens: logit [T, m, P], −inf where there is none, and value [T, P, D]."""
-    largest = tl.maximum(c, tl.max(logit, 0))
-    share = tl.exp(logit - largest[None, :, :])
+    """Add tokens: logit [P, T, m], −inf where there is none, and value [P, T, S, C], in the dtype of the ring."""
+    P: tl.constexpr = value.shape[0]
+    T: tl.constexpr = value.shape[1]
+    S_: tl.constexpr = value.shape[2]
+    C_: tl.constexpr = value.shape[3]
+    M_: tl.constexpr = c.shape[1]
+    largest = tl.maximum(c, tl.max(logit, 1))
+    share = tl.exp(logit - of_tokens(largest))
     old = tl.exp(c - largest)
-    s = s * old + tl.sum(share, 0)
-    u = u * old[:, :, None]
-    T: tl.constexpr = value.shape[0]
-    M_: tl.constexpr = u.shape[0]
-    D_: tl.constexpr = u.shape[2]
-    if (u.shape[1] == 1) & (T >= 16) & (M_ >= 16):  # one matrix product, in tensor cores; tf32x3 is as good as float32
-        left, right = tl.trans(tl.reshape(share, [T, M_])), tl.reshape(value, [T, D_])
-        u = tl.reshape(tl.dot(left, right, tl.reshape(u, [M_, D_]), input_precision="tf32x3"), [M_, 1, D_])
+    s = s * old + tl.sum(share, 1)
+    u = u * of_means(old)
+    if P > 1:
+        u += tl.sum(tl.reshape(share, [P, T, M_, 1, 1]) * tl.reshape(value.to(tl.float32), [P, T, 1, S_, C_]), 1)
     else:
-        u += tl.sum(share[:, :, :, None] * value[:, None, :, :], 0)
+        left, right, sums = tl.trans(tl.reshape(share, [T, M_])), tl.reshape(value, [T, C_]), tl.reshape(u, [M_, C_])
+        if value.dtype == tl.bfloat16:  # two bfloat16 numbers have almost the digits of one float32
+            high = left.to(tl.bfloat16)
+            sums = tl.dot(high, right, sums)
+            sums = tl.dot((left - high.to(tl.float32)).to(tl.bfloat16), right, sums)
+        else:
+            sums = tl.dot(left, right, sums, input_precision="tf32x3")  # as good as float32
+        u = tl.reshape(sums, [P, M_, S_, C_])
     return largest, s, u
 
 
 @triton.jit
 def with_partial(c, s, u, lse, mean):
-    """Add a partial: lse [m, P], mean [m, P, D]."""
+    """Add a partial: lse [P, m], mean [P, m, S, C]."""
     largest = tl.maximum(c, lse)
     old, new = tl.exp(c - largest), tl.exp(lse - largest)
-    return largest, s * old + new, u * old[:, :, None] + mean * new[:, :, None]
+    return largest, s * old + new, u * of_means(old) + mean * of_means(new)
 
 
 @triton.jit
 def finished(c, s, u):
     """(log-sum-exp, mean)."""
     s = tl.where(s == 0, 1.0, s)
-    return c + tl.log(s), u / s[:, :, None]
+    return c + tl.log(s), u * of_means(1 / s)
+
+
+@triton.jit
+def of_means(x):
+    """x [P, m] for all columns: [P, m, 1, 1]."""
+    if x.shape[0] > 1:
+        x = tl.reshape(x, [x.shape[0], x.shape[1], 1, 1])
+    else:
+        x = x[:, :, None, None]
+    return x
+
+
+@triton.jit
+def of_tokens(x):
+    """x [P, m] for all tokens: [P, 1, m]."""
+    if x.shape[0] > 1:
+        x = tl.reshape(x, [x.shape[0], 1, x.shape[1]])
+    else:
+        x = x[:, None, :]
+    return x
+
+
+@triton.jit
+def of_columns(x):
+    """x [P, m] for all of some other dimension: [P, m, 1]."""
+    if x.shape[0] > 1:
+        x = tl.reshape(x, [x.shape[0], x.shape[1], 1])
+    else:
+        x = x[:, :, None]
+    return x
 
 
 @triton.jit

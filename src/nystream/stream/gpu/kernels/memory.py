@@ -1,0 +1,118 @@
+"""Where the numbers of a stream are: in rows of strips, [rows, strips, H, C], as `nystream.stream.gpu.tiles` says.
+
+The rings have one row per token, ring_logit with m columns per head and ring_value with D; the partials one of m
+columns, part_lse, and m of D columns, part_mean. `window` has the pointers to these four. `at` [P, T] are rows of a
+stream, `strip` [S] strips of a row; what is not `there` [P, T] is not touched.
+"""
+
+import triton
+import triton.language as tl
+
+from nystream.stream.gpu.kernels.sums import FLOOR
+
+
+@triton.jit
+def columns(of_pair, row, there, strip, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, C_: tl.constexpr):
+    """Pointers to the columns of strips in rows that begin `row` [P, T] numbers after those of a pair [P], and masks.
+
+    Returns:
+        Two of [P, T, S, C].
+    """
+    c = tl.arange(0, C_)
+    column = strip[:, None] * (H * C) + c[None, :]  # [S, C]
+    pointers = of_pair[:, None, None, None] + (row[:, :, None, None] + column[None, None, :, :])
+    stored = strip < (SIZE + C - 1) // C
+    inside = (there[:, :, None] & stored[None, None, :])[:, :, :, None]
+    if C < C_:
+        inside = inside & (c < C)[None, None, None, :]
+    return pointers, inside
+
+
+@triton.constexpr_function
+def width(H, SIZE, C):
+    """Numbers of a row."""
+    return -(-SIZE // C) * H * C
+
+
+@triton.jit
+def logits(of_pair, row, there, other, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr, M_: tl.constexpr):
+    """Read [P, T, m] in rows of logits, `other` where there is none."""
+    P: tl.constexpr = row.shape[0]
+    T: tl.constexpr = row.shape[1]
+    pointers, inside = _logits(of_pair, row, there, H, M, L, M_)
+    return tl.reshape(tl.load(pointers, inside, other), [P, T, M_])
+
+
+@triton.jit
+def store_logits(of_pair, row, there, x, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr, M_: tl.constexpr):
+    """Write x [P, T, m] to rows of logits."""
+    pointers, inside = _logits(of_pair, row, there, H, M, L, M_)
+    tl.store(pointers, tl.reshape(x, pointers.shape), inside)
+
+
+@triton.jit
+def _logits(of_pair, row, there, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr, M_: tl.constexpr):
+    L_: tl.constexpr = M_ if L == M else L
+    return columns(of_pair, row, there, tl.arange(0, M_ // L_), H, M, L, L_)
+
+
+@triton.jit
+def ring(x, slot, h, N: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr):
+    """Pointers [P] to the first row of a pair in a ring."""
+    return x + (slot * (N * width(H, SIZE, C)) + h * C)
+
+
+@triton.jit
+def tokens(
+    window, slot, at, h, strip, there, N: tl.constexpr, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
+    L: tl.constexpr, C: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr,
+):  # fmt: skip
+    """Logits [P, T, m], −inf where not `there`, and values [P, T, S, C], of places `at` [P, T] of the rings."""
+    logit = logits(
+        ring(window[0], slot, h, N, H, M, L), at * width(H, M, L), there, float("-inf"), H, M, L, M_
+    )
+    pointers, inside = columns(
+        ring(window[1], slot, h, N, H, D, C), at * width(H, D, C), there, strip, H, D, C, C_
+    )
+    return logit, tl.load(pointers, inside, 0.0)
+
+
+@triton.jit
+def partials(
+    window, at, h, strip, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, L: tl.constexpr, C: tl.constexpr,
+    M_: tl.constexpr, C_: tl.constexpr,
+):  # fmt: skip
+    """Read partials number `at` [P]: lse [P, m], mean [P, m, S, C]; empty where not `there` [P]."""
+    of_lse, row, exist = _lse(window, at, h, there, H, M, L)
+    lse = tl.reshape(logits(of_lse, row, exist, FLOOR, H, M, L, M_), [at.shape[0], M_])
+    pointers, inside = _means(window, at, h, strip, there, H, M, D, C, M_, C_)
+    return lse, tl.load(pointers, inside, 0.0)
+
+
+@triton.jit
+def store_partials(
+    window, at, h, strip, lse, mean, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, L: tl.constexpr,
+    C: tl.constexpr,
+):  # fmt: skip
+    """Write partials number `at` [P], where `there` [P]."""
+    of_lse, row, exist = _lse(window, at, h, there, H, M, L)
+    store_logits(of_lse, row, exist, lse, H, M, L, lse.shape[1])
+    pointers, inside = _means(window, at, h, strip, there, H, M, D, C, mean.shape[1], mean.shape[3])
+    tl.store(pointers, mean, inside)
+
+
+@triton.jit
+def _lse(window, at, h, there, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr):
+    of_pair = window[2] + (at * width(H, M, L) + h * L)
+    return of_pair, tl.zeros([at.shape[0], 1], tl.int32), there[:, None]
+
+
+@triton.jit
+def _means(
+    window, at, h, strip, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, C: tl.constexpr,
+    M_: tl.constexpr, C_: tl.constexpr,
+):  # fmt: skip
+    i = tl.arange(0, M_)
+    of_pair = window[3] + (at * (M * width(H, D, C)) + h * C)
+    row = tl.zeros([at.shape[0], 1], tl.int32) + (i * width(H, D, C))[None, :]
+    return columns(of_pair, row, there[:, None] & (i < M)[None, :], strip, H, D, C, C_)
