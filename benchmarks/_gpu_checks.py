@@ -96,8 +96,7 @@ def check_model(
 ) -> float:
     """A pool with graphs: batches of any size, padding, tensors on the device, a rejected batch."""
     model = gtzan(variant, dtype, **options)
-    pool = ns.StreamPool(model, 64, backend="auto")
-    assert pool.backend == "triton"
+    pool = ns.StreamPool(model, 64, backend="triton")
     rng = np.random.default_rng(0)
     x = torch.randn(streams, length, 128, device=DEVICE).to(dtype)
     sids = [pool.open() for _ in range(streams)]
@@ -128,6 +127,24 @@ def check_model(
         scale = float(expected.abs().max())
         worst = max(worst, float((torch.stack(outs[row]).double() - expected).abs().max()) / scale)
     return worst
+
+
+def check_growth(turns: int = 150) -> float:
+    """Streams that are opened while others run, in a pool that grows, so that its graphs are captured again."""
+    model = gtzan("co-fixed-single")
+    pool, double = ns.StreamPool(model, 2, backend="triton"), copy.deepcopy(model).double()
+    x = torch.randn(turns, 128, device=DEVICE)
+    sids, outs = [], []
+    for turn in range(turns):
+        if turn % 30 == 0:
+            sids += [pool.open() for _ in range(3)]
+            outs += [[], [], []]
+        rows = pool.push_many(sids, torch.stack([x[len(out)] for out in outs]))
+        for out, row in zip(outs, rows, strict=True):
+            out.append(row)
+    expected = double.steps(x[None].double(), double.init_state(1))[0][0]
+    worst = max(float((torch.stack(out).double() - expected[: len(out)]).abs().max()) for out in outs)
+    return worst / float(expected.abs().max())
 
 
 def check_snapshots(variant: str, turns: int = 400) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from _gpu_checks import DEVICE, attention, gtzan
 from torch import Tensor
-from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 import nystream as ns
 from nystream.stream.gpu.landmarks import FixedAttention
@@ -62,7 +62,7 @@ class Steps:
     """The attention of many streams, with random states and the products with the landmarks given."""
 
     def __init__(self, sizes: tuple[int, int, int, int], streams: int, ring_dtype: str) -> None:
-        n, d, heads, m = sizes
+        n, d, heads, _ = sizes
         self.attention = FixedAttention(own_copy(attention("co-fixed-single", *sizes)), getattr(torch, ring_dtype))
         self.attention.allocate(streams)
         for leaf in self.attention.leaves.values():
@@ -72,27 +72,24 @@ class Steps:
         self.time = torch.randint(n, 2 * n, (streams,), device=DEVICE)
         slots, accepted = torch.arange(streams, device=DEVICE), torch.tensor(True, device=DEVICE)
         self.call = Call(slots, self.time, accepted)
-        values = self.attention.ring_dtype
+        values, logits = self.attention.ring_dtype, self.attention.tile.logit
         self.inputs = [
             (
-                torch.randn(streams, 1, 2 * heads * m, device=DEVICE).chunk(2, -1),
+                torch.randn(streams, 1, 2 * heads * logits.strips * logits.columns, device=DEVICE).chunk(2, -1),
                 torch.randn(streams, 1, d, device=DEVICE).to(values),
             )
             for _ in range(3)
         ]
 
-    def plan(self) -> Plan:
-        return self.attention.plan(self.call)
+    def plan(self, *, advance: bool = False) -> Plan:
+        return self.attention.plan(self.call, advance=advance)
 
     def attend(self, plan: Plan, which: int = 0) -> Tensor:
         (logit, query), value = self.inputs[which % 3]
         return self.attention.attend(logit, query, value, self.attention.gamma_pinv, self.call, plan)
 
     def step(self, which: int = 0) -> None:
-        plan = self.plan()
-        self.attention.renew(self.call.slots, plan)
-        self.attend(plan, which)
-        self.call.advance(1)
+        self.attend(self.plan(advance=True), which)
 
     @property
     def bytes(self) -> float:
@@ -119,10 +116,7 @@ def attention_times(
             steps.step(which)
 
     taken = median(captured(several), 3) / count
-    plan = steps.plan()
-    renewal = median(captured(lambda: steps.attention.renew(steps.call.slots, plan)), 20)
-    planning = median(captured(lambda: steps.plan()), 20)
-    attending = median(captured(lambda: steps.attend(plan)), 20)
+    planning = median(captured(steps.plan), 20)
     steps.time.fill_(2 * sizes[0])
     one, cut = captured(steps.step), steps.attention.cut
     period = min(sizes[0], math.lcm(cut.edges, min(cut.tier, sizes[0])))
@@ -139,8 +133,6 @@ def attention_times(
         "bytes_per_step": steps.bytes,
         "bytes_per_stream": steps.state_bytes,
         "plan_microseconds": planning,
-        "renew_microseconds": renewal,
-        "attend_microseconds": attending,
         "one_age_mean_microseconds": sum(calls) / len(calls),
         "one_age_worst_microseconds": max(calls),
         "worst_over_mean": max(calls) / (sum(calls) / len(calls)),
@@ -152,7 +144,7 @@ def median_of_phase(steps: Steps, one: Callable[[], None], age: int) -> float:
     times = []
     for _ in range(5):
         steps.time.fill_(age)
-        torch.cuda.synchronize()
+        torch.cuda._sleep(200_000)  # so that the call is on the device's queue when it starts
         times.append(microseconds(one, 1))
     return sorted(times)[2]
 
@@ -163,6 +155,11 @@ def pool_times(streams: int, calls: int, dtype: torch.dtype = torch.bfloat16) ->
     pool = ns.StreamPool(gtzan("co-fixed-single", dtype), streams, backend="triton")
     ids = np.array([pool.open() for _ in range(streams)])
     x = torch.randn(streams, 128, device=DEVICE).to(dtype)
+    return pool_figures(pool, ids, x, calls)
+
+
+def pool_figures(pool: ns.StreamPool, ids: np.ndarray, x: Tensor, calls: int) -> dict[str, Any]:
+    """Times of `push_many`, and the memory of the pool."""
     pool.push_many(ids, x)
     torch.cuda.synchronize()
     times = []
@@ -175,33 +172,57 @@ def pool_times(streams: int, calls: int, dtype: torch.dtype = torch.bfloat16) ->
     (graph,) = pool._backend._graphs._graphs.values()  # type: ignore[attr-defined]
     taken, device = sorted(times)[calls // 2], median(graph.graph.replay, 3, 5)
     return {
-        "streams": streams,
-        "dtype": str(dtype).removeprefix("torch."),
+        "streams": len(ids),
+        "dtype": str(x.dtype).removeprefix("torch."),
         "milliseconds": taken * 1e3,
         "graph_milliseconds": device / 1e3,
-        "steps_per_second": streams / taken,
+        "steps_per_second": len(ids) / taken,
         "bytes_per_stream": pool.bytes_per_stream,
         "gigabytes": torch.cuda.memory_allocated() / 1e9,
     }
 
 
 @torch.no_grad()
-def eager_times(streams: int, dtype: torch.dtype = torch.bfloat16) -> dict[str, Any]:
-    """The same model with full attention in eager torch: rings of keys and values, written in place, and SDPA."""
+def crowd_times(streams: int) -> dict[str, Any]:
+    """`pool_times` of very many streams, of which the first and the last must say the same."""
+    pool = ns.StreamPool(gtzan("co-fixed-single", torch.bfloat16), streams, backend="triton")
+    ids = np.array([pool.open() for _ in range(streams)])
+    x = torch.randn(streams, 128, device=DEVICE).to(torch.bfloat16)
+    for _ in range(130):  # a whole window
+        x = x.roll(1, 1)
+        x[-1] = x[0]
+        y = pool.push_many(ids, x)
+    assert bool(y.isfinite().all())
+    return {"first_minus_last": float((y[0] - y[-1]).abs().max()), **pool_figures(pool, ids, x, 5)}
+
+
+@torch.no_grad()
+def eager_times(streams: int, kernel: str, dtype: torch.dtype = torch.bfloat16) -> dict[str, Any]:
+    """The same model with full attention in eager torch: rings of keys and values, written in place.
+
+    With "sdpa", heads are padded to a multiple of eight, which its fast kernels need; they would copy the rings
+    otherwise. With "matmul", attention is two matrix products and a softmax.
+    """
     model = gtzan("co-full-single", dtype)
     (block,), attn = model.encoder.blocks, model.encoder.blocks[0].attention
     weight, bias = (
         torch.cat([getattr(p, name) for p in (attn.q_proj, attn.k_proj, attn.v_proj)]) for name in ("weight", "bias")
     )
-    rings = torch.randn(2, streams, 16, 120, 12, device=DEVICE).to(dtype)
+    width = 16 if kernel == "sdpa" else 12
+    rings = pad(torch.randn(2, streams, 16, 120, 12, device=DEVICE).to(dtype), (0, width - 12))
     x = torch.randn(streams, 128, device=DEVICE).to(dtype)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if kernel == "sdpa":
+            return scaled_dot_product_attention(q, k, v, scale=12**-0.5)
+        return (q @ k.mT * 12**-0.5).softmax(-1) @ v
 
     def step() -> Tensor:
         h = model.input_proj(x) + model.positions.table[7]
-        qkv = linear(block.norm1(h), weight, bias).view(streams, 3, 16, 12)
+        qkv = pad(linear(block.norm1(h), weight, bias).view(streams, 3, 16, 12), (0, width - 12))
         rings[:, :, :, 7] = qkv[:, 1:].transpose(0, 1)
         pieces = zip(qkv[:, 0].unsqueeze(2).split(AT_ONCE), *(ring.split(AT_ONCE) for ring in rings), strict=True)
-        row = torch.cat([scaled_dot_product_attention(*piece) for piece in pieces])
+        row = torch.cat([attend(*piece) for piece in pieces])[..., :12]
         return model.head(model.encoder.norm(block.finish(h, attn.out_proj(row.flatten(1)))))
 
     taken = median(step, 2, 5)

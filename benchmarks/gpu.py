@@ -1,6 +1,7 @@
 """The GPU pool: is it right at real sizes, then how fast is it? `python benchmarks/gpu.py`, or --quick.
 
-Writes results/gpu.json after every part. A part that fails is recorded, and the others go on; the exit status is 1.
+Writes results/gpu.json after every part. Every part is a process of its own, because after an error on the device, a
+process can do nothing more there: a part that fails is recorded, and the others go on. The exit status is then 1.
 Needs a GPU, PyTorch and Triton, but no Numba.
 """
 
@@ -8,11 +9,15 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
+import subprocess
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,121 +25,148 @@ import torch
 SHAPES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
 STREAMS = (16_384, 4_096, 4_096)
 VARIANTS = ("co-fixed-single", "co-cont-single", "co-full-single")
-SECONDS = 450.0  # parts that would start later are skipped
+SECONDS = {"checks": 200, "attention": 150, "model": 80, "crowd": 80}  # what a part may take
+
+Item = tuple[str, Callable[[], Any]]
 
 
 def checks(quick: bool) -> dict[str, tuple[Callable[[], float], float]]:
     """What is checked, and the largest error that is right."""
-    from _gpu_checks import check_attention, check_model, check_snapshots
+    from _gpu_checks import check_attention, check_growth, check_model, check_snapshots
 
-    shapes = SHAPES[:2] if quick else SHAPES
-    found: dict[str, tuple[Callable[[], float], float]] = {}
-    for sizes in shapes:
-        for ring_dtype in ("bfloat16", "float32"):
-            found[f"co-fixed-single {sizes} {ring_dtype}"] = (
-                partial(check_attention, VARIANTS[0], sizes, ring_dtype),
-                1e-4,
-            )
+    fixed, continual, full = VARIANTS
+    cases: list[tuple[str, tuple[int, int, int, int], str, dict[str, Any], float]] = [
+        (fixed, sizes, ring_dtype, {}, 1e-4)
+        for sizes in (SHAPES[:2] if quick else SHAPES)
+        for ring_dtype in ("bfloat16", "float32")
+    ]
+    cases += [
+        (variant, (100, 96, 8, 5), "float32", options, 1e-3)
+        for variant in VARIANTS
+        for options in ({"decay": True}, {"update_size": 4})
+    ]
+    cases += [
+        (fixed, (100, 256, 8, 8), "bfloat16", {"pinv": "newton"}, 1e-3),
+        (fixed, (96, 192, 16, 32), "float32", {}, 1e-3),
+        (continual, (64, 1024, 8, 16), "bfloat16", {"pinv": "newton"}, 1e-3),
+        (continual, (120, 192, 16, 4), "float32", {"pinv": "newton"}, 1e-3),
+        (full, (64, 1024, 8, 16), "bfloat16", {}, 1e-3),
+        (full, (120, 192, 16, 4), "float32", {}, 1e-3),
+    ]
+    found: dict[str, tuple[Callable[[], float], float]] = {
+        f"{variant} {sizes} {ring_dtype} {options or ''}".strip(): (
+            partial(check_attention, variant, sizes, ring_dtype, **options),
+            largest,
+        )
+        for variant, sizes, ring_dtype, options, largest in cases
+    }
     for variant in VARIANTS:
-        for options in ({"decay": True}, {"update_size": 4}):
-            sizes = (100, 96, 8, 5)
-            found[f"{variant} {sizes} {options}"] = partial(check_attention, variant, sizes, "float32", **options), 1e-3
         found[f"snapshots of {variant}"] = partial(check_snapshots, variant), 1e-3
         found[f"pool of {variant}, float32"] = partial(check_model, torch.float32, variant), 1e-3
     found["pool of co-fixed-single, two blocks"] = partial(check_model, torch.float32, layers=2, stack="deep"), 1e-3
     found["pool of co-fixed-single, bfloat16"] = partial(check_model, torch.bfloat16), 0.1
+    found["pool that grows"] = check_growth, 1e-3
     return found
 
 
-class Record:
-    """Runs parts, and writes what is known so far."""
+def items(part: str, quick: bool) -> Iterator[Item]:
+    """What a part measures."""
+    if part == "checks":
+        yield from ((what, partial(_checked, *case)) for what, case in checks(quick).items())
+        return
+    from _gpu_times import attention_times, copy_bandwidth, crowd_times, eager_times, pool_times
 
-    def __init__(self, name: str) -> None:
-        from _common import write_results
+    if part == "attention":
+        bandwidth = copy_bandwidth()
+        yield "copy_terabytes_per_second", lambda: bandwidth / 1e12
+        cases = [(sizes, streams, "bfloat16") for sizes, streams in zip(SHAPES, STREAMS, strict=True)]
+        cases += [] if quick else [(SHAPES[0], 65_536, "bfloat16")]
+        cases += [(sizes, streams, "float32") for sizes, streams in zip(SHAPES, STREAMS, strict=True)]
+        for case in cases:
+            yield f"{case[0]} {case[1]:,} streams {case[2]}", partial(attention_times, *case, bandwidth)
+    elif part == "model":
+        crowd = 8_192 if quick else 65_536
+        yield "pool", partial(pool_times, crowd, 30)
+        for kernel in ("sdpa", "matmul"):
+            yield f"eager {kernel}", partial(eager_times, crowd, kernel)
+    elif not quick:
+        yield "500,000 streams", partial(crowd_times, 500_000)
 
-        self.write, self.start = write_results, time.monotonic()
-        self.figures: dict[str, Any] = {"device": name, "triton": triton_version(), "failures": []}
 
-    def run(self, what: str, part: Callable[[], Any]) -> Any:
-        """The result of a part, or None if it fails or there is no time for it."""
-        begun = time.monotonic()
-        if begun - self.start > SECONDS:
-            return self._failed(what, "no time left")
+def _checked(check: Callable[[], float], largest: float) -> dict[str, Any]:
+    error = check()
+    return {"error": error if error < 1e30 else None, "largest": largest, "right": error <= largest}
+
+
+def measure(part: str, quick: bool, out: Path) -> None:
+    """Measure one part, and write what is known after every item of it."""
+    begun, found, failures = time.monotonic(), {}, []
+    for what, item in items(part, quick):
+        start = time.monotonic()
         try:
-            result = part()
+            if start - begun > SECONDS[part]:
+                raise TimeoutError("no time left")
+            found[what] = item()
+            print(f"{what}: {found[what]}  [{time.monotonic() - start:.1f} s]", flush=True)
         except Exception:
-            return self._failed(what, traceback.format_exc(limit=-3))
-        finally:
-            gc.collect()
-            torch.cuda.empty_cache()
-        print(f"{what}: {result}  [{time.monotonic() - begun:.1f} s]", flush=True)
-        return result
-
-    def keep(self, **figures: Any) -> None:
-        self.figures |= figures
-        self.figures["seconds"] = time.monotonic() - self.start
-        self.write("gpu", self.figures)
-
-    def _failed(self, what: str, why: str) -> None:
-        print(f"FAILED {what}: {why}", flush=True)
-        self.figures["failures"].append({"what": what, "why": why.strip().splitlines()[-1][:300]})
-        self.keep()
+            why = traceback.format_exc(limit=-3).strip()
+            print(f"FAILED {what}: {why}", flush=True)
+            failures.append({"what": what, "why": why.splitlines()[-1][:300]})
+        out.write_text(json.dumps({"found": found, "failures": failures}))
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
-def triton_version() -> str:
-    import triton
-
-    return str(triton.__version__)
+def collect(part: str, quick: bool) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """The figures and failures of a part, measured in another process."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "part.json"
+        command = [sys.executable, __file__, "--part", part, "--out", str(out), *(["--quick"] if quick else [])]
+        try:
+            status = subprocess.run(command, timeout=2 * SECONDS[part], check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = -1
+        measured = json.loads(out.read_text()) if out.exists() else {"found": {}, "failures": []}
+    failures = measured["failures"]
+    if status:
+        failures.append({"what": part, "why": f"its process ended with status {status}"})
+    return measured["found"], failures
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and streams")
-    quick = parser.parse_args().quick
+    parser.add_argument("--part", choices=tuple(SECONDS), help="measure one part only, and write it to --out")
+    parser.add_argument("--out", type=Path, help="file for the figures of --part, instead of results/gpu.json")
+    options = parser.parse_args()
     if not torch.cuda.is_available():
         # `make bench` runs this on any machine: the record of a GPU must not be overwritten.
         print("no CUDA device here: nothing was checked, timed or written")
         return 0
-    from _gpu_times import attention_times, copy_bandwidth, eager_times, pool_times
+    if options.part:
+        if options.out is None:
+            parser.error("--part needs --out")
+        measure(options.part, options.quick, options.out)
+        return 0
+    from _common import write_results
 
-    record = Record(torch.cuda.get_device_name())
-    found = []
-    for what, (check, largest) in checks(quick).items():
-        worst = record.run(what, check)
-        right = worst is not None and worst <= largest
-        found.append({"what": what, "error": worst if worst is not None and worst < 1e30 else None, "right": right})
-        if not right:
-            print(f"WRONG: {what}, {worst} > {largest}", flush=True)
-        record.keep(checks=found)
-    bandwidth = record.run("copy bandwidth", copy_bandwidth)
-    record.keep(copy_terabytes_per_second=None if bandwidth is None else bandwidth / 1e12)
-    cases = [
-        (sizes, streams, dtype)
-        for sizes, streams in zip(SHAPES, STREAMS, strict=True)
-        for dtype in ("bfloat16", "float32")
-    ]
-    cases += [] if quick else [(SHAPES[0], 65_536, "bfloat16")]
-    times = []
-    for case in cases:
-        row = record.run(f"attention {case}", partial(attention_times, *case, bandwidth))
-        times += [row] if row is not None else []
-        record.keep(attention=times)
-    crowd = 8_192 if quick else 65_536
-    ours = record.run("whole model", partial(pool_times, crowd, 30))
-    theirs = record.run("whole model, eager", partial(eager_times, crowd))
-    both = ours is not None and theirs is not None
-    record.keep(
-        model=ours,
-        eager=theirs,
-        model_over_eager=ours["steps_per_second"] / theirs["steps_per_second"] if both else None,
-    )
-    if not quick:
-        record.keep(crowd=record.run("500,000 streams", partial(pool_times, 500_000, 5)))
-    wrong = [check["what"] for check in found if not check["right"]]
+    from nystream import provenance
+
+    figures: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "triton": provenance.installed("triton"),
+        "failures": [],
+    }
+    for part in SECONDS:
+        figures[part], failures = collect(part, options.quick)
+        figures["failures"] += failures
+        write_results("gpu", figures)
+    wrong = [what for what, check in figures["checks"].items() if not check["right"]]
     print(
-        f"{len(wrong)} of {len(found)} checks wrong {wrong}; {len(record.figures['failures'])} parts failed", flush=True
+        f"{len(wrong)} of {len(figures['checks'])} checks wrong {wrong}; {len(figures['failures'])} failures",
+        flush=True,
     )
-    return 1 if wrong or record.figures["failures"] else 0
+    return 1 if wrong or figures["failures"] else 0
 
 
 if __name__ == "__main__":

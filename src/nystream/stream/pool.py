@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from threading import Lock
 from typing import Any, NoReturn, SupportsIndex, cast
 
@@ -356,7 +357,7 @@ class StreamPool:
             self._slot(sids[slots.index(None)])  # raises the error
         real = [slot for slot in slots if slot != -1]
         if len(set(real)) < len(real):
-            duplicate = next(sid for place, sid in enumerate(sids) if sid in sids[:place] and sid not in padding)
+            duplicate = next(sid for sid, times in Counter(sids).items() if times > 1 and sid not in padding)
             raise ValueError(f"sids has stream {duplicate} more than once; push its tokens one after another")
         self._last = key, np.array(slots, np.int64)
         return self._last[1]

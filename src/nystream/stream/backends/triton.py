@@ -49,14 +49,14 @@ class TritonBackend:
         self._last: tuple[Array, Tensor] = (np.empty(0, np.int64), torch.empty(0))
 
     def grow(self, capacity: int) -> None:
-        with self._stepping(), room_for(f"{capacity:,} streams of {self.bytes_per_stream:,} bytes each"):
+        with self._changing(), room_for(f"{capacity:,} streams of {self.bytes_per_stream:,} bytes each"):
             self._streams.grow(capacity)
         self._graphs.forget()
         self._used = np.concatenate([self._used, np.zeros(capacity - len(self._used), np.bool_)])
 
     def clear(self, slot: int) -> None:
         if self._used[slot]:
-            with self._stepping():
+            with self._changing():
                 self._streams.clear(slot)
             self._used[slot] = False
             self._last = (np.empty(0, np.int64), torch.empty(0))  # so that the next push marks it as used
@@ -76,9 +76,11 @@ class TritonBackend:
     def push_tensor(self, slots: Array, x: Tensor) -> Tensor | None:
         """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
         with self._stepping():
+            on_device, x = self._on_device(slots), x.to(self._device, self._dtype)
+            with room_for(f"a step of {len(slots):,} streams"):
+                self._graphs.prepare(x)
             try:
-                on_device = self._on_device(slots)
-                y, accepted = self._graphs.step(on_device, x.to(self._device, self._dtype))
+                y, accepted = self._graphs.step(on_device, x)
                 return y if bool(accepted) else None
             except BaseException:
                 self.spoiled.update(slots[slots >= 0].tolist())
@@ -93,7 +95,7 @@ class TritonBackend:
 
     def write(self, slot: int, state: Any) -> None:
         self._used[slot] = True
-        with self._stepping():
+        with self._changing():
             self._streams.write(slot, state)
         self.spoiled.discard(slot)
 
@@ -103,6 +105,14 @@ class TritonBackend:
             self._used[slots[slots >= 0]] = True
             self._last = slots, torch.from_numpy(slots).to(self._device)
         return self._last[1]
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """`_stepping`, and wait for the device: the next push may come from another thread, on another CUDA stream."""
+        with self._stepping():
+            yield
+            if self._device.type == "cuda":
+                torch.cuda.current_stream(self._device).synchronize()
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:

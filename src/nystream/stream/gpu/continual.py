@@ -49,7 +49,7 @@ class ContinualAttention(LandmarkAttention):
     def _collected(self, q: Tensor, k: Tensor, call: Call, plan: Plan) -> tuple[Tensor, Tensor]:
         """Add the tokens to the landmarks, and return the logits of keys and queries, [rows, r, strips h L] each."""
         cfg, leaves, rows = self.config, self.leaves, len(call.slots)
-        shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.count * self.tile.logit.columns)
+        shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.strips * self.tile.logit.columns)
         logit, query = (torch.empty(shape, device=self.device) for _ in range(2))
         landmarks, columns = power_of_two(cfg.m), power_of_two(cfg.head_dim)
         kernels.collect[(rows * cfg.num_heads,)](

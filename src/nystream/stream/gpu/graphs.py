@@ -6,13 +6,16 @@ compiles the kernels and initializes the libraries of torch, and changes no stre
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.model import Streams
+
+_capture = threading.Lock()  # a process can capture one graph at a time
 
 
 class Graph(NamedTuple):
@@ -31,20 +34,27 @@ class Graphs:
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self._graphs: dict[int, Graph] = {}
-        self._pool = torch.cuda.graph_pool_handle() if streams.device.type == "cuda" else None
+        self._on_gpu = streams.device.type == "cuda"
+        # All graphs are captured on one stream, from one pool of memory, so that they use the same memory.
+        self._side = torch.cuda.Stream(streams.device) if self._on_gpu else None
+        self._memory: Any = None
 
     def forget(self) -> None:
         """Drop all graphs, because the tensors of the states are new ones."""
         self._graphs.clear()
 
+    def prepare(self, x: Tensor) -> None:
+        """Capture the graph for tokens x [rows, ...], if there is none yet. Changes no stream."""
+        size = power_of_two(len(x))
+        if self._on_gpu and size not in self._graphs:
+            with _capture:
+                self._graphs[size] = self._captured(size, x)
+
     def step(self, slots: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`Streams.step`; the outputs are new tensors."""
-        if self._pool is None:
+        """`Streams.step`, after `prepare`; the outputs are new tensors."""
+        if not self._on_gpu:
             return self._streams.step(slots, x)
-        rows, size = len(slots), power_of_two(len(slots))
-        if size not in self._graphs:
-            self._graphs[size] = self._captured(size, x)
-        graph = self._graphs[size]
+        rows, graph = len(slots), self._graphs[power_of_two(len(slots))]
         graph.slots[:rows] = slots
         graph.slots[rows:] = -1
         graph.x[:rows] = x
@@ -52,14 +62,21 @@ class Graphs:
         return graph.y[:rows].clone(), graph.accepted
 
     def _captured(self, size: int, x: Tensor) -> Graph:
-        device = self._streams.device
+        device, side = self._streams.device, self._side
+        assert side is not None
         slots, tokens = torch.full((size,), -1, device=device), x.new_zeros(size, *x.shape[1:])
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
+        current = torch.cuda.current_stream(device)
+        side.wait_stream(current)
         with torch.cuda.stream(side):
             self._streams.step(slots, tokens)
-        torch.cuda.current_stream(device).wait_stream(side)
+        current.wait_stream(side)
+        if not self._graphs:
+            self._memory = torch.cuda.graph_pool_handle()  # that of graphs that are gone cannot be used again
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
+        # The outer block selects the current stream again even if the capture fails.
+        with (
+            torch.cuda.stream(current),
+            torch.cuda.graph(graph, pool=self._memory, stream=side, capture_error_mode="thread_local"),
+        ):
             y, accepted = self._streams.step(slots, tokens)
         return Graph(graph, slots, tokens, y, accepted)

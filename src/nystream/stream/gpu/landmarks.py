@@ -28,7 +28,9 @@ class LandmarkAttention(Attention):
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
         cfg, self.tile = self.config, tile(self.config)
-        logits, values = (strips.count * cfg.num_heads * strips.columns for strips in (self.tile.logit, self.tile.value))
+        logits, values = (
+            strips.strips * cfg.num_heads * strips.columns for strips in (self.tile.logit, self.tile.value)
+        )
         self.token_bytes = 4 * logits + ring_dtype.itemsize * values
         self.partial_bytes = 4 * (logits + cfg.m * values)
         self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(self.tile))
@@ -60,7 +62,7 @@ class LandmarkAttention(Attention):
         """Compute the partials of listed rows from their rings."""
         size = self.tile
         groups = triton.cdiv(len(slots) * self.config.num_heads, size.pairs)
-        rebuild[(programs(self.device, groups), triton.cdiv(size.value.count, size.renewed))](
+        rebuild[(programs(self.device, groups), triton.cdiv(size.value.strips, size.renewed))](
             self.rates, slots, places, listed, count, *self._window, S_=size.renewed, **self._sizes
         )
 
@@ -70,7 +72,7 @@ class LandmarkAttention(Attention):
         out = torch.empty(rows, cut.r, cfg.embed_dim, dtype=self.dtype, device=self.device)
         groups = triton.cdiv(rows * cfg.num_heads, size.pairs)
         renewers = triton.cdiv(int(RENEWERS * groups) * cut.r, cut.edges) + 1
-        step[(renewers + groups, triton.cdiv(size.value.count, size.strips))](
+        step[(renewers + groups, triton.cdiv(size.value.strips, size.strips))](
             out,
             logit,
             query,
@@ -110,7 +112,10 @@ class LandmarkAttention(Attention):
     def _plain(self, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
         """Leaves as in `init_state`."""
         size = self.tile
-        plain = {"ring_logit": size.logit.plain(leaves["ring_logit"]), "ring_value": size.value.plain(leaves["ring_value"])}
+        plain = {
+            "ring_logit": size.logit.plain(leaves["ring_logit"]),
+            "ring_value": size.value.plain(leaves["ring_value"]),
+        }
         if "gamma_pinv" in leaves:
             plain["gamma_pinv"] = size.logit.plain(leaves["gamma_pinv"]).transpose(1, 2).contiguous()
         return leaves | plain

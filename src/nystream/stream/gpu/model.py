@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -132,7 +132,7 @@ class Streams:
             x = block.finish(x, attend(block.attended(x)))
         return encoder.norm(x)
 
-    def _attends(self, call: Call) -> Iterator[Callable[[Tensor], Tensor]]:
+    def _attends(self, call: Call) -> Iterator[Any]:
         """For every attention, a function from its inputs [rows, r, E] to its outputs."""
         planners = {attention.plan_key: attention for attention in self.attentions}
         plans = {

@@ -3,8 +3,8 @@
 A program takes P pairs of a stream and a head, and of all their landmarks S strips of C columns: a tile [P, m, S, C] of
 means. There are two kinds:
 
-- **A lane per pair**, for up to 8 landmarks. A lane has C = 4 columns of a strip, 16 bytes, and as many strips as fit into
-  its registers; other programs take the other strips. No sum crosses lanes.
+- **A lane per pair**, for up to 8 landmarks. A lane has C = 4 columns of a strip, 16 bytes, and as many strips as fit
+  into its registers; other programs take the other strips. No sum crosses lanes.
 - **A warp per pair**, for more landmarks. The sums over a block of the ring are matrix products in tensor cores.
 
 What a stream keeps per token, logits and values, is stored in strips, [strips, h, C]: lanes that are next to each other
@@ -41,13 +41,14 @@ class Strips(NamedTuple):
     columns: int
 
     @property
-    def count(self) -> int:
+    def strips(self) -> int:
+        """Strips of a head."""
         return -(-self.size // self.columns)
 
     def of(self, x: Tensor, fill: float = 0.0) -> Tensor:
         """x as it is stored; `fill` completes the last strip."""
-        padded = pad(x, (0, self.count * self.columns - self.size), value=fill)
-        return padded.unflatten(-1, (self.count, self.columns)).transpose(-3, -2).contiguous()
+        padded = pad(x, (0, self.strips * self.columns - self.size), value=fill)
+        return padded.unflatten(-1, (self.strips, self.columns)).transpose(-3, -2).contiguous()
 
     def plain(self, stored: Tensor) -> Tensor:
         """The numbers in the usual order."""
@@ -86,11 +87,11 @@ def tile(cfg: AttentionConfig) -> Tile:
     m, dim, landmarks = cfg.m, cfg.head_dim, power_of_two(cfg.m)
     if landmarks < MIN_PRODUCT:
         logit, value = (Strips(size, min(LANE_COLUMNS, power_of_two(size))) for size in (m, dim))
-        strips = min(power_of_two(value.count), LANE_STRIPS, MEANS // (landmarks * value.columns))
+        strips = min(power_of_two(value.strips), LANE_STRIPS, MEANS // (landmarks * value.columns))
         return Tile(LANES, strips, landmarks, strips, CHUNK, logit, value)
     width = LANES * max(1, min(LANE_COLUMNS, MEANS // landmarks))  # of all strips of a program
     value = Strips(dim, min(dim, width, PRODUCT_COLUMNS))
-    return Tile(1, min(value.count, width // PRODUCT_COLUMNS) or 1, landmarks, 1, MIN_PRODUCT, Strips(m, m), value)
+    return Tile(1, min(value.strips, width // PRODUCT_COLUMNS) or 1, landmarks, 1, MIN_PRODUCT, Strips(m, m), value)
 
 
 def max_edges(tile: Tile) -> int:

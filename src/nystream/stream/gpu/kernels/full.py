@@ -6,7 +6,7 @@ import triton.language as tl
 from nystream.stream.gpu.kernels.sums import FLOOR, wrapped
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"], do_not_specialize_on_alignment=["places", "filled"])
 def full(
     out,
     query,
@@ -33,8 +33,9 @@ def full(
 ):
     """Write out [rows, r, H, D] = softmax(q Kᵀ scale) V, and the new tokens into the rings.
 
-    query, key and value are [rows, r, H, D], ring_key [slots, n, H, D], ring_value [slots, n, strips, H, C]. With WARM_UP, only rows whose window is not full yet are computed: those
-    without landmarks. One program for P pairs and one query of the group.
+    query, key and value are [rows, r, H, D], ring_key is [slots, n, H, D] and ring_value [slots, n, strips, H, C]. With
+    WARM_UP, only rows whose window is not full yet are computed: those without landmarks. One program for P pairs and
+    one query of the group.
     """
     pair = tl.program_id(0) * P + tl.arange(0, P)
     which = tl.program_id(1)

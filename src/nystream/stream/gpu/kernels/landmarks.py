@@ -12,7 +12,7 @@ from nystream.stream.gpu.kernels.memory import width
 from nystream.stream.gpu.kernels.sums import wrapped
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["places"])
 def collect(
     logit,
     query_logit,
@@ -38,9 +38,9 @@ def collect(
 ):
     """Add new tokens to the landmarks and to the ring of keys, and write their scaled products with the landmarks.
 
-    query and key are [rows, r, H, D], logit and query_logit [rows, r, strips, H, L]. For every token of a window, `segment` [n]
-    is its landmark, `opens` [n] whether it is the first of it, and `completes` [n] the number of tokens of the landmark
-    if it is the last, else 0. One program for one stream and head.
+    query and key are [rows, r, H, D], logit and query_logit [rows, r, strips, H, L]. For every token of a window,
+    `segment` [n] is its landmark, `opens` [n] whether it is the first of it, and `completes` [n] the number of tokens
+    of the landmark if it is the last, else 0. One program for one stream and head.
     """
     row, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     place = tl.load(places + row)
@@ -81,7 +81,7 @@ def collect(
             tl.store(query_logit + l_at, tl.where(i < M, query_product * scale, float("-inf")), stored)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["places", "filled", "listed", "count"])
 def refresh(
     slots,
     places,
@@ -121,9 +121,7 @@ def refresh(
             z = begin + tl.arange(0, CHUNK)
             there = (z < N) & (wrapped(newest - z, N) < tokens)
             token = slot * N + z
-            k = tl.load(
-                ring_key + (token * H + h)[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :], 0.0
-            )
+            k = tl.load(ring_key + (token * H + h)[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :], 0.0)
             logit = tl.sum(k.to(tl.float32)[:, None, :] * q_tilde[None, :, :], 2) * SCALE  # [T, m]
             logit = tl.where(there[:, None] & (i < M)[None, :], logit, float("-inf"))
             ring_at = (token * width(H, M, L))[:, None] + _column(h, i, H, L)[None, :]

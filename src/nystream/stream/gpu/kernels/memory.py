@@ -68,12 +68,8 @@ def tokens(
     L: tl.constexpr, C: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr,
 ):  # fmt: skip
     """Logits [P, T, m], −inf where not `there`, and values [P, T, S, C], of places `at` [P, T] of the rings."""
-    logit = logits(
-        ring(window[0], slot, h, N, H, M, L), at * width(H, M, L), there, float("-inf"), H, M, L, M_
-    )
-    pointers, inside = columns(
-        ring(window[1], slot, h, N, H, D, C), at * width(H, D, C), there, strip, H, D, C, C_
-    )
+    logit = logits(ring(window[0], slot, h, N, H, M, L), at * width(H, M, L), there, float("-inf"), H, M, L, M_)
+    pointers, inside = columns(ring(window[1], slot, h, N, H, D, C), at * width(H, D, C), there, strip, H, D, C, C_)
     return logit, tl.load(pointers, inside, 0.0)
 
 

@@ -72,7 +72,7 @@ def renew(
     store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["places", "listed", "count"])
 def rebuild(
     rate,
     slots,
@@ -103,8 +103,9 @@ def rebuild(
     strip = tl.program_id(1) * S_ + tl.arange(0, S_)
     group = tl.program_id(0)
     while group * P < tl.load(count) * H:
-        row, slot, place, h, live = listed_pairs(slots, places, listed, count, group, H, P)
-        fall = tl.load(rate + h)
+        _, slot, place, h, live = listed_pairs(slots, places, listed, count, group, H, P)
+        fall = per_pair(tl.load(rate + h), P)
+        slot, place, h, live = per_pair(slot, P), per_pair(place, P), per_pair(h, P), per_pair(live, P)
         block = place // EDGES * EDGES
         own = place // TIER
         start = own * TIER
@@ -139,11 +140,29 @@ def rebuild(
 
 @triton.jit
 def listed_pairs(slots, places, listed, count, group, H: tl.constexpr, P: tl.constexpr):
-    """Row, slot, place and head of a group of P pairs of listed rows, and whether they exist."""
-    pair = group * P + tl.arange(0, P)
+    """Row, slot, place and head of a group of P pairs of listed rows, and whether they exist; as `pairs`."""
+    pair = pairs(group, P)
     live = pair < tl.load(count) * H
     row = tl.load(listed + pair // H, live, 0).to(tl.int64)
     return row, tl.load(slots + row, live, 0).to(tl.int64), tl.load(places + row, live, 0), pair % H, live
+
+
+@triton.jit
+def pairs(group, P: tl.constexpr):
+    """The pairs of a group, [P], or a scalar, which `per_pair` turns into [1]: so it is loaded once for all lanes."""
+    if P == 1:
+        pair = group
+    else:
+        pair = group * P + tl.arange(0, P)
+    return pair
+
+
+@triton.jit
+def per_pair(x, P: tl.constexpr):
+    """x, which follows from `pairs`, as [P]."""
+    if P == 1:
+        x = tl.full([1], x, x.dtype)
+    return x
 
 
 @triton.jit

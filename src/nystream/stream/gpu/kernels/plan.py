@@ -12,7 +12,7 @@ def _listed(rows, count, row, some):
     tl.store(rows + at, row.to(tl.int32), some)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"], do_not_specialize_on_alignment=["places", "filled", "entering", "due"])
 def plan(
     slots,
     time,

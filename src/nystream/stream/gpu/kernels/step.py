@@ -8,11 +8,11 @@ import triton
 import triton.language as tl
 
 from nystream.stream.gpu.kernels.memory import columns, logits, partials, ring, store_logits, tokens, width
-from nystream.stream.gpu.kernels.middle import listed_pairs, renew
+from nystream.stream.gpu.kernels.middle import listed_pairs, pairs, per_pair, renew
 from nystream.stream.gpu.kernels.sums import FLOOR, of_columns, of_means, of_tokens, wrapped
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "renewers"], do_not_specialize_on_alignment=["places", "entering", "count"])
 def step(
     out,
     logit,
@@ -72,21 +72,23 @@ def step(
         if renewing:
             row, slot, place, h, live = listed_pairs(slots, places, entering, count, group, H, P)
             written = live
-            fall = tl.load(rate + h)
+        else:
+            pair = pairs(group, P)
+            row, h = (pair // H).to(tl.int64), pair % H
+            place = tl.load(places + row, row < rows, -1)
+            live = (place >= 0) & (place % EDGES != 0)
+            written = (row < rows) & (live | (place < 0))
+            slot = tl.load(slots + row, live, 0).to(tl.int64)
+        fall = per_pair(tl.load(rate + h), P)
+        row, slot, place, h = per_pair(row, P), per_pair(slot, P), per_pair(place, P), per_pair(h, P)
+        live, written = per_pair(live, P), per_pair(written, P)
+        if renewing:
             for part in range(0, S_, RENEWED):
                 renew(
                     window, fall, slot, place, h, first_strip + part + tl.arange(0, RENEWED), live,
                     N, H, M, D, L, C, EDGES, TIER, PARTIALS, M_, C_, CHUNK,
                 )  # fmt: skip
             tl.debug_barrier()  # other threads of the program read what was stored
-        else:
-            pair = group * P + tl.arange(0, P)
-            row, h = (pair // H).to(tl.int64), pair % H
-            place = tl.load(places + row, row < rows, -1)
-            live = (place >= 0) & (place % EDGES != 0)
-            written = (row < rows) & (live | (place < 0))
-            slot = tl.load(slots + row, live, 0).to(tl.int64)
-            fall = tl.load(rate + h)
         _attend(
             out, logit, query, value, gamma_pinv, window, fall, row, slot, place, h, first_strip + tl.arange(0, S_),
             live, written, logit_stride, value_stride, pinv_stride,
@@ -147,7 +149,9 @@ def _attend(
     column = strip[:, None] * C + tl.arange(0, C_)[None, :]  # [S, C]
     exists = (column < D) & (tl.arange(0, C_) < C)[None, :]
     new_value = tl.load(
-        value + ((row[:, None] * R + k[None, :]) * value_stride + h[:, None] * D)[:, :, None, None] + column[None, None],
+        value
+        + ((row[:, None] * R + k[None, :]) * value_stride + h[:, None] * D)[:, :, None, None]
+        + column[None, None],
         new[:, :, None, None] & exists[None, None],
         0.0,
     )
