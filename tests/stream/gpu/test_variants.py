@@ -40,6 +40,8 @@ TOTALS = {
     "many landmarks": {"window": 20, "landmarks": 18, "embed_dim": 6},
     "tensor cores": {"window": 20, "landmarks": 16, "embed_dim": 64, "num_heads": 1},
     "a wide head": {"window": 12, "landmarks": 2, "embed_dim": 160, "num_heads": 1},
+    "programs that share a head": {"window": 20, "landmarks": 6, "embed_dim": 36},
+    "two strips of a product": {"window": 20, "landmarks": 9, "embed_dim": 100, "num_heads": 1},
     "one head of three dimensions": {"window": 20, "landmarks": 3, "embed_dim": 3, "num_heads": 1},
 }
 
@@ -52,8 +54,9 @@ def test_long_windows(case, shaped, agree, tokens):
     agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(*shape), LATE)
 
 
-def test_a_long_window_of_continual_landmarks(shaped, agree, tokens):
-    model = shaped("co-cont-single", window=24, landmarks=2, num_heads=1, decay=True)
+@pytest.mark.parametrize(("landmarks", "dim"), [(2, 8), (5, 10), (17, 8)])
+def test_a_long_window_of_continual_landmarks(landmarks, dim, shaped, agree, tokens):
+    model = shaped("co-cont-single", window=24, landmarks=landmarks, embed_dim=dim, num_heads=1, decay=True)
     agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(2, 36, 5), (0, 3))
 
 

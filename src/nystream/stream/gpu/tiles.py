@@ -90,8 +90,10 @@ def tile(cfg: AttentionConfig) -> Tile:
         strips = min(power_of_two(value.strips), LANE_STRIPS, MEANS // (landmarks * value.columns))
         return Tile(LANES, strips, landmarks, strips, CHUNK, logit, value)
     width = LANES * max(1, min(LANE_COLUMNS, MEANS // landmarks))  # of all strips of a program
-    value = Strips(dim, min(dim, width, PRODUCT_COLUMNS))
-    return Tile(1, min(value.strips, width // PRODUCT_COLUMNS) or 1, landmarks, 1, MIN_PRODUCT, Strips(m, m), value)
+    columns = -(-dim // -(-dim // min(width, PRODUCT_COLUMNS)))  # as even as possible
+    value = Strips(dim, min(dim, -(-columns // LANE_COLUMNS) * LANE_COLUMNS))
+    strips = min(power_of_two(value.strips), max(1, width // PRODUCT_COLUMNS))
+    return Tile(1, strips, landmarks, 1, MIN_PRODUCT, Strips(m, m), value)
 
 
 def max_edges(tile: Tile) -> int:

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from nystream.stream.gpu.kernels.memory import columns, logits, partials, ring, store_logits, tokens, width
 from nystream.stream.gpu.kernels.middle import listed_pairs, pairs, per_pair, renew
-from nystream.stream.gpu.kernels.sums import FLOOR, of_columns, of_means, of_tokens, wrapped
+from nystream.stream.gpu.kernels.sums import FLOOR, exp, of_columns, of_means, of_tokens, wrapped
 
 
 @triton.jit(do_not_specialize=["rows", "renewers"], do_not_specialize_on_alignment=["places", "entering", "count"])
@@ -165,7 +165,7 @@ def _attend(
 
     largest = tl.maximum(middle, tl.maximum(tl.max(old_logit, 1), tl.max(new_logit, 1)))
     shift = of_tokens(largest)
-    old_share, new_share, share = tl.exp(old_logit - shift), tl.exp(new_logit - shift), tl.exp(middle - largest)
+    old_share, new_share, share = exp(old_logit - shift), exp(new_logit - shift), exp(middle - largest)
     total = share + tl.sum(old_share, 1) + tl.sum(new_share, 1)  # [P, m]
 
     inverse = logits(
@@ -175,7 +175,7 @@ def _attend(
     for which in range(R):
         of = row * R + which
         g = logits(query + (of * logit_stride + h * L), zero, live[:, None], FLOOR, H, M, L, M_)
-        g = tl.exp(tl.reshape(g, [P, M_]) - tl.max(g, 2))
+        g = exp(tl.reshape(g, [P, M_]) - tl.max(g, 2))
         weight = tl.sum(of_columns(g) * inverse, 1) / (total * tl.sum(g, 1)[:, None])  # [P, m]
         each = of_tokens(weight)
         y = tl.sum(of_means(weight * share) * mean, 1)  # [P, S, C]

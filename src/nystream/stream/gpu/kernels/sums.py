@@ -11,6 +11,14 @@ import triton.language as tl
 
 FLOOR = tl.constexpr(-1e30)  # the log-sum-exp of nothing: finite, because −inf − (−inf) is NaN
 
+LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def exp(x):
+    """eˣ, in fewer instructions than `tl.exp`, which does not flush the smallest numbers to zero."""
+    return tl.exp2(x * LOG2E)
+
 
 @triton.jit
 def nothing(P: tl.constexpr, M_: tl.constexpr, S_: tl.constexpr, C_: tl.constexpr):
@@ -27,8 +35,8 @@ def with_tokens(c, s, u, logit, value):
     C_: tl.constexpr = value.shape[3]
     M_: tl.constexpr = c.shape[1]
     largest = tl.maximum(c, tl.max(logit, 1))
-    share = tl.exp(logit - of_tokens(largest))
-    old = tl.exp(c - largest)
+    share = exp(logit - of_tokens(largest))
+    old = exp(c - largest)
     s = s * old + tl.sum(share, 1)
     u = u * of_means(old)
     if P > 1:
@@ -49,7 +57,7 @@ def with_tokens(c, s, u, logit, value):
 def with_partial(c, s, u, lse, mean):
     """Add a partial: lse [P, m], mean [P, m, S, C]."""
     largest = tl.maximum(c, lse)
-    old, new = tl.exp(c - largest), tl.exp(lse - largest)
+    old, new = exp(c - largest), exp(lse - largest)
     return largest, s * old + new, u * of_means(old) + mean * of_means(new)
 
 
