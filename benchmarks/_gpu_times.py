@@ -93,11 +93,8 @@ class Steps:
 
     @property
     def bytes(self) -> float:
-        """Bytes that a step of one stream moves, on average: its state, inputs and output, and its slot and time."""
-        of, (pair, value) = self.attention, self.inputs[0]
-        moved = of.cut.bytes(of.token_bytes, of.partial_bytes)
-        given = (2 * pair[0].nbytes + value.nbytes) / self.streams
-        return moved + given + 4 * of.config.embed_dim + 2 * 8 + 2 * 8 + 4 * 4
+        """Bytes that a step of one stream moves, on average; its slot and time, and the plan, included."""
+        return self.attention.bytes_per_step + 2 * 8 + 2 * 8 + 4 * 4
 
     @property
     def state_bytes(self) -> int:

@@ -11,8 +11,8 @@ import pytest
 pytestmark = pytest.mark.deploy
 
 SIZES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
-SCRIPT = Path(__file__).parent / "compile_kernels.py"
-MAX_SPILLED = 512  # bytes of a thread
+SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "_gpu_compile.py"
+MAX_SPILLED = {"step": 64}  # bytes of a lane: a few in the renewals, which are rare
 
 
 @pytest.mark.parametrize("ring_dtype", ["bfloat16", "float32"])
@@ -30,4 +30,4 @@ def test_kernels_compile_for_a_gpu(variant, sizes, ring_dtype):
         "co-full-single": {"full"},
     }[variant]
     assert {kernel["kernel"] for kernel in kernels} == expected
-    assert [kernel for kernel in kernels if kernel["spilled"] > MAX_SPILLED] == []
+    assert [kernel for kernel in kernels if kernel["spilled"] > MAX_SPILLED.get(kernel["kernel"], 512)] == []

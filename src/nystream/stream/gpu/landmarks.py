@@ -31,9 +31,17 @@ class LandmarkAttention(Attention):
         logits, values = (
             strips.strips * cfg.num_heads * strips.columns for strips in (self.tile.logit, self.tile.value)
         )
-        self.token_bytes = 4 * logits + ring_dtype.itemsize * values
-        self.partial_bytes = 4 * (logits + cfg.m * values)
+        self.logit_bytes = 4 * logits
+        self.token_bytes = self.logit_bytes + ring_dtype.itemsize * values
+        self.partial_bytes = self.logit_bytes + 4 * cfg.m * values
         self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(self.tile))
+
+    @property
+    def bytes_per_step(self) -> float:
+        """Bytes that the kernel of a step moves per stream, on average: of its state, inputs and outputs."""
+        r, width = self.cut.r, self.config.embed_dim
+        given = 2 * self.logit_bytes + width * (self.ring_dtype.itemsize + self.dtype.itemsize)
+        return self.cut.bytes(self.token_bytes, self.partial_bytes) + r * given
 
     def void(self) -> dict[str, Tensor]:
         leaves, count = self._stored(super().void()), self.cut.partials

@@ -1,6 +1,6 @@
 """Compile every kernel that a step launches for an H200 (sm_90), without a GPU, and print what ptxas says of it.
 
-python tests/stream/gpu/compile_kernels.py VARIANT N D HEADS M RING_DTYPE
+python benchmarks/_gpu_compile.py VARIANT N D HEADS M RING_DTYPE
 
 One line of JSON per kernel: registers, and bytes that are spilled. The step itself runs on the CPU: launches are
 caught, compiled with the types of their arguments, and have no effect.
@@ -35,7 +35,7 @@ def type_of(value):
     return "fp32" if isinstance(value, float) else "i32"
 
 
-def catch(self, *args, grid=None, warmup=False, num_warps=4, **sizes):
+def catch(self, *args, grid=None, warmup=False, num_warps=4, num_stages=3, maxnreg=None, **sizes):
     """Compile instead of running, once per kernel."""
     if self.__name__ in compiled:
         return
@@ -55,16 +55,18 @@ def catch(self, *args, grid=None, warmup=False, num_warps=4, **sizes):
         {(names.index(name),): bound[name] for name in constants},
         {(at,): [["tt.divisibility", 16]] for at in aligned if names[at] not in constants},
     )
-    kernel = triton.compile(source, target=TARGET, options={"num_warps": num_warps})
-    compiled[self.__name__] = {"warps": num_warps, **resources(kernel.asm["ptx"])}
+    options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+    kernel = triton.compile(source, target=TARGET, options=options)
+    compiled[self.__name__] = {"warps": num_warps, **resources(kernel.asm["ptx"], maxnreg)}
 
 
-def resources(ptx: str) -> dict[str, int]:
+def resources(ptx: str, most: int | None) -> dict[str, int]:
     """Registers and spilled bytes of a kernel."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
         command = [triton.knobs.nvidia.ptxas.path, "-v", "--gpu-name=sm_90a", file.name, "-o", os.devnull]
+        command += [] if most is None else [f"--maxrregcount={most}"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     found = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill stores"}
     return {name: int(re.findall(pattern, said)[0]) for name, pattern in found.items()}
