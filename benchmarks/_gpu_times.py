@@ -75,7 +75,7 @@ class Steps:
         values, logits = self.attention.ring_dtype, self.attention.tile.logit
         self.inputs = [
             (
-                torch.randn(streams, 1, 2 * heads * logits.strips * logits.columns, device=DEVICE).chunk(2, -1),
+                torch.randn(streams, 1, 2 * heads * logits.width, device=DEVICE).chunk(2, -1),
                 torch.randn(streams, 1, d, device=DEVICE).to(values),
             )
             for _ in range(3)

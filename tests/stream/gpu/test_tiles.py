@@ -1,4 +1,4 @@
-"""Tiles: they fit into registers, and cover all columns; strips keep every number."""
+"""Tiles: they fit into registers, and cover all columns; layouts keep every number."""
 
 import pytest
 import torch
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import nystream as ns
 from nystream.stream.gpu.blocks import power_of_two
-from nystream.stream.gpu.tiles import ELEMENTS, LANES, Strips, max_edges, tile
+from nystream.stream.gpu.layout import Layout
+from nystream.stream.gpu.tiles import ELEMENTS, LANES, max_edges, tile
 
 
 @given(st.integers(1, 70), st.integers(1, 300), st.integers(1, 16))
@@ -20,20 +21,23 @@ def test_tiles_fit_and_cover(m, head_dim, heads):
     assert all(x == power_of_two(x) for x in (size.strips, size.renewed, size.padded_columns))
     assert size.value.columns <= size.padded_columns
     assert max_edges(size) >= 4
-    for strips, number in ((size.logit, m), (size.value, head_dim)):
-        assert strips.size == number
-        assert (strips.strips - 1) * strips.columns < number <= strips.strips * strips.columns
-    assert size.value.strips * size.value.columns < head_dim + 4 * size.value.strips  # little is left empty
+    for layout, number in ((size.logit, m), (size.value, head_dim)):
+        assert layout.size == number
+        assert layout.width - layout.columns < number <= layout.width
+        assert (layout.block == 0) == (size.pairs > 1)
+    assert size.value.width < head_dim + 4 * size.value.strips  # little is left empty
 
 
-@given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 4))
-def test_strips_keep_every_number(size, columns, heads):
-    x = torch.arange(2.0 * heads * size).reshape(2, heads, size)
-    strips = Strips(size, columns)
-    stored = strips.of(x, -1.0)
-    assert stored.shape == (2, strips.strips, heads, columns)
-    assert torch.equal(strips.plain(stored), x)
-    assert int((stored == -1.0).sum()) == 2 * heads * (strips.strips * columns - size)
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 4), st.integers(1, 7), st.integers(0, 4))
+def test_layouts_keep_every_number(size, columns, heads, rows, block):
+    x = torch.arange(2.0 * rows * heads * size).reshape(2, rows, heads, size)
+    layout = Layout(size, columns, block)
+    stored = layout.store(x, -1.0)
+    blocks = -(-rows // block) if block else 0
+    parts = (blocks, heads, block, layout.width) if block else (rows, layout.strips, heads, columns)
+    assert stored.shape == (2, *parts)
+    assert torch.equal(layout.plain(stored, rows), x)
+    assert int((stored == -1.0).sum()) == stored.numel() - x.numel()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The attentions of a model: the states of all streams of one, and its step.
 
-Every leaf of a state is a tensor [capacity, ...], in the layout of `init_state`, except that rings are rotated by
-r · slot (`nystream.stream.gpu.blocks`), and that partials are those of the kernels, which are a cache of the rings.
+Every leaf of a state is a tensor [capacity, ...]: a leaf of `init_state`, in the layout of the kernels, with rings
+rotated by r · slot (`nystream.stream.gpu.blocks`). Partials are those of the kernels, which are a cache of the rings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,18 @@ class Attention(ABC):
         leaves = {
             name: leaf for name, leaf in self.fresh._asdict().items() if name not in ("time", "part_max", "part_sum")
         }
-        return {name: leaf.to(self.ring_dtype) if name in ROUNDED else leaf for name, leaf in leaves.items()}
+        return {
+            name: self.stored(name, leaf.to(self.ring_dtype) if name in ROUNDED else leaf)
+            for name, leaf in leaves.items()
+        }
+
+    def stored(self, name: str, leaf: Tensor) -> Tensor:
+        """A leaf of a state as the kernels store it."""
+        return leaf
+
+    def plain(self, name: str, leaf: Tensor) -> Tensor:
+        """A leaf that the kernels store, as in a state."""
+        return leaf
 
     def grow(self, capacity: int) -> dict[str, Tensor]:
         """The leaves with more slots; those that are added have new streams."""
@@ -78,7 +89,7 @@ class Attention(ABC):
         state = {"time": time}
         for name, like in self.fresh._asdict().items():
             if name in self.leaves and name not in state:
-                leaf = self.leaves[name][slot : slot + 1].to("cpu", like.dtype, copy=True)
+                leaf = self.plain(name, self.leaves[name][slot : slot + 1].to("cpu", like.dtype, copy=True))
                 state[name] = leaf.roll(-self._turn(slot), 1) if name in RINGS else leaf
         return state
 
@@ -87,7 +98,7 @@ class Attention(ABC):
         for name, leaf in state._asdict().items():
             if name in self.leaves:
                 leaf = leaf.roll(self._turn(slot), 1) if name in RINGS else leaf
-                self.leaves[name][slot : slot + 1] = leaf.to(self.device)
+                self.leaves[name][slot : slot + 1] = self.stored(name, leaf).to(self.device)
 
     def _turn(self, slot: int) -> int:
         return slot * self.cut.r % self.cut.n

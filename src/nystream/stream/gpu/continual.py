@@ -43,13 +43,13 @@ class ContinualAttention(LandmarkAttention):
         self._refresh(call, plan)
         self.rebuild(call.slots, plan.places, plan.due, plan.counts[1:])
         out = self.attend(logit, query, v, leaves["gamma_pinv"], call, plan)
-        exact(self, out, q, k, v, call, plan, warm_up=True)
+        exact(self, self.layouts["ring_value"], out, q, k, v, call, plan, warm_up=True)
         return out
 
     def _collected(self, q: Tensor, k: Tensor, call: Call, plan: Plan) -> tuple[Tensor, Tensor]:
         """Add the tokens to the landmarks, and return the logits of keys and queries, [rows, r, strips h L] each."""
         cfg, leaves, rows = self.config, self.leaves, len(call.slots)
-        shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.strips * self.tile.logit.columns)
+        shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.width)
         logit, query = (torch.empty(shape, device=self.device) for _ in range(2))
         landmarks, columns = power_of_two(cfg.m), power_of_two(cfg.head_dim)
         kernels.collect[(rows * cfg.num_heads,)](
@@ -72,6 +72,7 @@ class ContinualAttention(LandmarkAttention):
             M=cfg.m,
             D=cfg.head_dim,
             L=self.tile.logit.columns,
+            LANE=self.tile.pairs > 1,
             M_=landmarks,
             D_=columns,
             num_warps=warps(2 * landmarks * columns),
@@ -93,11 +94,13 @@ class ContinualAttention(LandmarkAttention):
             leaves["ring_logit"],
             leaves["gamma_pinv"],
             N=cfg.window,
+            EDGES=self.cut.edges,
             R=cfg.update_size,
             H=cfg.num_heads,
             M=cfg.m,
             D=cfg.head_dim,
             L=self.tile.logit.columns,
+            LANE=self.tile.pairs > 1,
             M_=landmarks,
             D_=columns,
             CHUNK=max(1, min(power_of_two(cfg.window), 2 * ELEMENTS // (landmarks * columns))),

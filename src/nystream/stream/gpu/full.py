@@ -14,6 +14,7 @@ from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.blocks import Blocks, power_of_two
 from nystream.stream.gpu.kernels.full import full
 from nystream.stream.gpu.launch import Call, Plan, plan
+from nystream.stream.gpu.layout import Layout
 from nystream.stream.gpu.tiles import ELEMENTS, LANE_COLUMNS, LANES, warps
 
 
@@ -32,7 +33,7 @@ class FullAttention(Attention):
         q = self._projected(module.q_proj, x)
         k, v = self._projected(module.k_proj, x).to(ring), self._projected(module.v_proj, x).to(ring)
         out = torch.empty_like(q)
-        exact(self, out, q, k, v, call, plan, warm_up=False)
+        exact(self, Layout(self.config.head_dim, self.config.head_dim, 1), out, q, k, v, call, plan, warm_up=False)
         return out
 
     def read(self, slot: int, time: Tensor) -> Any:
@@ -40,11 +41,23 @@ class FullAttention(Attention):
 
 
 def exact(
-    attention: Attention, out: Tensor, q: Tensor, k: Tensor, v: Tensor, call: Call, plan: Plan, *, warm_up: bool
+    attention: Attention,
+    layout: Layout,
+    out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    call: Call,
+    plan: Plan,
+    *,
+    warm_up: bool,
 ) -> None:
-    """Softmax attention over the rings of an attention, of all rows or those whose window is not full yet."""
+    """Softmax attention over the rings of an attention, of all rows or those whose window is not full yet.
+
+    `layout` is that of the values.
+    """
     cfg, leaves, rows = attention.config, attention.leaves, len(call.slots)
-    columns, strips = power_of_two(cfg.head_dim), leaves["ring_value"].shape[2:-2]
+    columns = power_of_two(cfg.head_dim)
     pairs = max(1, LANES * LANE_COLUMNS // columns)
     chunk = min(power_of_two(cfg.window), max(1, ELEMENTS // 4 // (pairs * columns)))
     full[(triton.cdiv(rows * cfg.num_heads, pairs), cfg.update_size)](
@@ -64,8 +77,9 @@ def exact(
         R=cfg.update_size,
         H=cfg.num_heads,
         D=cfg.head_dim,
-        STRIPS=strips[0] if strips else 1,
-        C=leaves["ring_value"].shape[-1],
+        C=layout.columns,
+        B=layout.block,
+        LANE=layout.block == 0,
         P=pairs,
         D_=columns,
         CHUNK=chunk,

@@ -28,13 +28,16 @@ class LandmarkAttention(Attention):
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
         cfg, self.tile = self.config, tile(self.config)
-        logits, values = (
-            strips.strips * cfg.num_heads * strips.columns for strips in (self.tile.logit, self.tile.value)
-        )
+        logits, values = (cfg.num_heads * layout.width for layout in (self.tile.logit, self.tile.value))
         self.logit_bytes = 4 * logits
         self.token_bytes = self.logit_bytes + ring_dtype.itemsize * values
         self.partial_bytes = self.logit_bytes + 4 * cfg.m * values
         self.cut = blocks(cfg.window, cfg.update_size, self.token_bytes, self.partial_bytes, max_edges(self.tile))
+        self.layouts = {
+            "ring_logit": self.tile.logit.blocked(self.cut.edges),
+            "ring_value": self.tile.value.blocked(self.cut.edges),
+            "gamma_pinv": self.tile.logit.blocked(cfg.m),
+        }
 
     @property
     def bytes_per_step(self) -> float:
@@ -44,22 +47,41 @@ class LandmarkAttention(Attention):
         return self.cut.bytes(self.token_bytes, self.partial_bytes) + r * given
 
     def void(self) -> dict[str, Tensor]:
-        leaves, count = self._stored(super().void()), self.cut.partials
-        lse = torch.full_like(leaves["ring_logit"][:, :1], FLOOR).repeat(1, count, 1, 1, 1)
-        mean = torch.zeros(1, count, self.config.m, *leaves["ring_value"].shape[2:], device=self.device)
-        return leaves | {"part_lse": lse, "part_mean": mean}
+        cfg, count, logit, value = (
+            self.config,
+            self.cut.partials,
+            self.tile.logit,
+            self.tile.value.blocked(self.config.m),
+        )
+        lse = logit.store(torch.full((1, count, cfg.num_heads, cfg.m), FLOOR, device=self.device), FLOOR)
+        mean = value.store(torch.zeros(1, count, cfg.m, cfg.num_heads, cfg.head_dim, device=self.device))
+        return super().void() | {"part_lse": lse, "part_mean": mean}
+
+    def stored(self, name: str, leaf: Tensor) -> Tensor:
+        if name not in self.layouts:
+            return leaf
+        if name == "gamma_pinv":
+            leaf = leaf.transpose(-3, -2)  # [..., m, h, m]
+        return self.layouts[name].store(leaf, -torch.inf if name == "ring_logit" else 0.0)
+
+    def plain(self, name: str, leaf: Tensor) -> Tensor:
+        if name not in self.layouts:
+            return leaf
+        if name == "gamma_pinv":
+            return self.layouts[name].plain(leaf, self.config.m).transpose(-3, -2).contiguous()
+        return self.layouts[name].plain(leaf, self.config.window)
 
     def plan(self, call: Call, *, advance: bool) -> Plan:
         return plan(call, self.cut, True, None, advance=advance)
 
     def read(self, slot: int, time: Tensor) -> Any:
-        state = self._plain(super().read(slot, time))
+        state = super().read(slot, time)
         rates = None if self.module.decay is None else self.rates.cpu()
         parts = window.rebuild(self.config, state["ring_logit"], state["ring_value"], time, rates)
         return type(self.fresh)(**state, part_max=parts.max, part_sum=parts.sum)
 
     def write(self, slot: int, state: Any) -> None:
-        super().write(slot, state._replace(**self._stored(state._asdict())))
+        super().write(slot, state)
         newest = (int(state.time[0]) - 1 + slot * self.cut.r) % self.cut.n
         like = {"dtype": torch.int32, "device": self.device}
         slots = torch.tensor([slot], device=self.device)
@@ -106,32 +128,6 @@ class LandmarkAttention(Attention):
         )
         return out
 
-    def _stored(self, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Leaves of a state as they are stored."""
-        size = self.tile
-        stored = {
-            "ring_logit": size.logit.of(leaves["ring_logit"], -torch.inf),
-            "ring_value": size.value.of(leaves["ring_value"]),
-        }
-        if "gamma_pinv" in leaves:
-            stored["gamma_pinv"] = self._stored_inverse(leaves["gamma_pinv"])
-        return leaves | stored
-
-    def _plain(self, leaves: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Leaves as in `init_state`."""
-        size = self.tile
-        plain = {
-            "ring_logit": size.logit.plain(leaves["ring_logit"]),
-            "ring_value": size.value.plain(leaves["ring_value"]),
-        }
-        if "gamma_pinv" in leaves:
-            plain["gamma_pinv"] = size.logit.plain(leaves["gamma_pinv"]).transpose(1, 2).contiguous()
-        return leaves | plain
-
-    def _stored_inverse(self, gamma_pinv: Tensor) -> Tensor:
-        """[..., h, m, m] as [..., m, strips, h, L]."""
-        return self.tile.logit.of(gamma_pinv.transpose(-3, -2))
-
     @property
     def _window(self) -> tuple[Tensor, ...]:
         return tuple(self.leaves[name] for name in ("ring_logit", "ring_value", "part_lse", "part_mean"))
@@ -170,14 +166,14 @@ class FixedAttention(LandmarkAttention):
 
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
-        cfg, strips = self.config, self.tile.logit
+        layout = self.tile.logit
         weights, biases = [], []
         for layer, landmarks in ((module.k_proj, module.q_tilde), (module.q_proj, module.k_tilde)):
-            weight, bias = _products(layer, landmarks, cfg.scale)
-            weights.append(strips.of(weight.movedim(2, 0)).flatten(1).T)
-            biases.append(strips.of(bias, -torch.inf).flatten())  # products with landmarks that only fill a strip
+            weight, bias = _products(layer, landmarks, self.config.scale)
+            weights.append(layout.store(weight.movedim(2, 0)[:, None]).flatten(1).T)
+            biases.append(layout.store(bias[None], -torch.inf).flatten())  # −inf where nothing but a strip is completed
         self.weight, self.bias = torch.cat(weights).float(), torch.cat(biases).float()  # [2 strips h L, E]
-        self.gamma_pinv = self._stored_inverse(module.gamma_pinv)
+        self.gamma_pinv = self.stored("gamma_pinv", module.gamma_pinv)
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
         products = linear(x.float(), self.weight, self.bias)  # [rows, r, 2 strips h L]

@@ -1,4 +1,4 @@
-"""The sizes of what one program of a kernel works on, and how a state lies in memory.
+"""The sizes of what one program of a kernel works on.
 
 A program takes P pairs of a stream and a head, and of all their landmarks S strips of C columns: a tile [P, m, S, C] of
 means. There are two kinds:
@@ -7,20 +7,17 @@ means. There are two kinds:
   into its registers; other programs take the other strips. No sum crosses lanes.
 - **A warp per pair**, for more landmarks. The sums over a block of the ring are matrix products in tensor cores.
 
-What a stream keeps per token, logits and values, is stored in strips, [strips, h, C]: lanes that are next to each other
-read what is next to each other. Sizes with a `_` are rounded up to powers of two, as Triton needs; masks leave out the
-rest.
+The state is stored accordingly (`nystream.stream.gpu.layout`). Sizes with a `_` are rounded up to powers of two, as
+Triton needs; masks leave out the rest.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from torch import Tensor
-from torch.nn.functional import pad
-
 from nystream.config import AttentionConfig
 from nystream.stream.gpu.blocks import power_of_two
+from nystream.stream.gpu.layout import Layout
 
 LANES = 32
 LANE_COLUMNS = 4  # of float32, 16 bytes: what a lane can read at once
@@ -34,27 +31,6 @@ CHUNK = 4  # tokens that are summed at a time without products
 LANE_REGISTERS, WARP_REGISTERS = 200, 168  # the most of a lane, of both kinds: 10 or 12 warps share a processor
 
 
-class Strips(NamedTuple):
-    """How numbers [..., h, size] are stored: as [..., strips, h, columns]."""
-
-    size: int
-    columns: int
-
-    @property
-    def strips(self) -> int:
-        """Strips of a head."""
-        return -(-self.size // self.columns)
-
-    def of(self, x: Tensor, fill: float = 0.0) -> Tensor:
-        """x as it is stored; `fill` completes the last strip."""
-        padded = pad(x, (0, self.strips * self.columns - self.size), value=fill)
-        return padded.unflatten(-1, (self.strips, self.columns)).transpose(-3, -2).contiguous()
-
-    def plain(self, stored: Tensor) -> Tensor:
-        """The numbers in the usual order."""
-        return stored.transpose(-3, -2).flatten(-2)[..., : self.size].contiguous()
-
-
 class Tile(NamedTuple):
     """Pairs and strips of a program, and its other sizes."""
 
@@ -63,8 +39,8 @@ class Tile(NamedTuple):
     landmarks: int  # padded
     renewed: int  # strips that are renewed at a time
     chunk: int  # tokens that are summed at a time
-    logit: Strips
-    value: Strips
+    logit: Layout
+    value: Layout
 
     @property
     def registers(self) -> int:
@@ -86,14 +62,14 @@ def tile(cfg: AttentionConfig) -> Tile:
     """The tile of an attention."""
     m, dim, landmarks = cfg.m, cfg.head_dim, power_of_two(cfg.m)
     if landmarks < MIN_PRODUCT:
-        logit, value = (Strips(size, min(LANE_COLUMNS, power_of_two(size))) for size in (m, dim))
+        logit, value = (Layout(size, min(LANE_COLUMNS, power_of_two(size))) for size in (m, dim))
         strips = min(power_of_two(value.strips), LANE_STRIPS, MEANS // (landmarks * value.columns))
         return Tile(LANES, strips, landmarks, strips, CHUNK, logit, value)
     width = LANES * max(1, min(LANE_COLUMNS, MEANS // landmarks))  # of all strips of a program
     columns = -(-dim // -(-dim // min(width, PRODUCT_COLUMNS)))  # as even as possible
-    value = Strips(dim, min(dim, -(-columns // LANE_COLUMNS) * LANE_COLUMNS))
+    value = Layout(dim, min(dim, -(-columns // LANE_COLUMNS) * LANE_COLUMNS), 1)
     strips = min(power_of_two(value.strips), max(1, width // PRODUCT_COLUMNS))
-    return Tile(1, strips, landmarks, 1, MIN_PRODUCT, Strips(m, m), value)
+    return Tile(1, strips, landmarks, 1, MIN_PRODUCT, Layout(m, m, 1), value)
 
 
 def max_edges(tile: Tile) -> int:

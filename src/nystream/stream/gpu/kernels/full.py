@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from nystream.stream.gpu.kernels.memory import head_stride, row_at, strip_stride, whole
 from nystream.stream.gpu.kernels.sums import FLOOR, wrapped
 
 
@@ -24,8 +25,9 @@ def full(
     R: tl.constexpr,
     H: tl.constexpr,
     D: tl.constexpr,
-    STRIPS: tl.constexpr,
     C: tl.constexpr,
+    B: tl.constexpr,
+    LANE: tl.constexpr,
     P: tl.constexpr,
     D_: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -33,7 +35,7 @@ def full(
 ):
     """Write out [rows, r, H, D] = softmax(q Kᵀ scale) V, and the new tokens into the rings.
 
-    query, key and value are [rows, r, H, D], ring_key is [slots, n, H, D] and ring_value [slots, n, strips, H, C]. With
+    query, key and value are [rows, r, H, D], ring_key is [slots, n, H, D] and ring_value as in `memory`. With
     WARM_UP, only rows whose window is not full yet are computed: those without landmarks. One program for P pairs and
     one query of the group.
     """
@@ -52,6 +54,8 @@ def full(
         slot = tl.load(slots + row, live, 0).to(tl.int64)
         fall = tl.load(rate + h)
         d = tl.arange(0, D_)
+        of_value = slot * whole(N, H, D, C, B, LANE) + h * head_stride(D, C, B, LANE)  # [P]
+        column = d // C * strip_stride(H, C, LANE) + d % C
         q_at = ((row * R + which) * H + h)[:, None] * D + d[None, :]
         q = tl.load(query + q_at, live[:, None] & (d < D)[None, :], 0.0).to(tl.float32) * scale  # [P, D]
         c, s, u = tl.full([P], FLOOR, tl.float32), tl.zeros([P], tl.float32), tl.zeros([P, D_], tl.float32)
@@ -62,8 +66,7 @@ def full(
             new = there & (age < R)
             ring_token = slot[None, :] * N + at[:, None]
             key_at = (ring_token * H + h[None, :])[:, :, None] * D + d[None, None, :]
-            line = (ring_token[:, :, None] * STRIPS + (d // C)[None, None, :]) * H + h[None, :, None]
-            value_at = line * C + (d % C)[None, None, :]
+            value_at = (row_at(at, H, D, C, B, LANE)[:, None] + of_value[None, :])[:, :, None] + column[None, None, :]
             token = (row * R + (R - 1))[None, :] - age
             new_at = (token * H + h[None, :])[:, :, None] * D + d[None, None, :]
             new_mask = new[:, :, None] & (d < D)[None, None, :]

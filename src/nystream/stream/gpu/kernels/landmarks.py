@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from nystream.stream.gpu.kernels.inverse import newton, ridge
-from nystream.stream.gpu.kernels.memory import width
+from nystream.stream.gpu.kernels.memory import head_stride, row_at, strip_stride, whole, width
 from nystream.stream.gpu.kernels.sums import wrapped
 
 
@@ -33,12 +33,13 @@ def collect(
     M: tl.constexpr,
     D: tl.constexpr,
     L: tl.constexpr,
+    LANE: tl.constexpr,
     M_: tl.constexpr,
     D_: tl.constexpr,
 ):
     """Add new tokens to the landmarks and to the ring of keys, and write their scaled products with the landmarks.
 
-    query and key are [rows, r, H, D], logit and query_logit [rows, r, strips, H, L]. For every token of a window,
+    query and key are [rows, r, H, D], logit and query_logit rows of m columns per head. For every token of a window,
     `segment` [n] is its landmark, `opens` [n] whether it is the first of it, and `completes` [n] the number of tokens
     of the landmark if it is the last, else 0. One program for one stream and head.
     """
@@ -74,7 +75,7 @@ def collect(
             new_at = ((row * R + token) * H + h) * D + d
             k_new = tl.load(key + new_at, d < D, 0.0).to(tl.float32)
             q_new = tl.load(query + new_at, d < D, 0.0).to(tl.float32)
-            l_at = (row * R + token) * width(H, M, L) + _column(h, i, H, L)
+            l_at = (row * R + token) * width(H, M, L) + _column(h, i, H, M, L, 1, LANE)
             key_product, query_product = tl.sum(q_tilde * k_new[None, :], 1), tl.sum(k_tilde * q_new[None, :], 1)
             stored = i < width(1, M, L)
             tl.store(logit + l_at, tl.where(i < M, key_product * scale, float("-inf")), stored)
@@ -93,11 +94,13 @@ def refresh(
     ring_logit,
     gamma_pinv,
     N: tl.constexpr,
+    EDGES: tl.constexpr,
     R: tl.constexpr,
     H: tl.constexpr,
     M: tl.constexpr,
     D: tl.constexpr,
     L: tl.constexpr,
+    LANE: tl.constexpr,
     M_: tl.constexpr,
     D_: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -124,8 +127,9 @@ def refresh(
             k = tl.load(ring_key + (token * H + h)[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :], 0.0)
             logit = tl.sum(k.to(tl.float32)[:, None, :] * q_tilde[None, :, :], 2) * SCALE  # [T, m]
             logit = tl.where(there[:, None] & (i < M)[None, :], logit, float("-inf"))
-            ring_at = (token * width(H, M, L))[:, None] + _column(h, i, H, L)[None, :]
-            tl.store(ring_logit + ring_at, logit, (z < N)[:, None] & (i < width(1, M, L))[None, :])
+            ring_at = row_at(z, H, M, L, EDGES, LANE)[:, None] + _column(h, i, H, M, L, EDGES, LANE)[None, :]
+            of_slot = ring_logit + slot * whole(N, H, M, L, EDGES, LANE)
+            tl.store(of_slot + ring_at, logit, (z < N)[:, None] & (i < width(1, M, L))[None, :])
         if PINV == "none":
             inverse = (i[:, None] == j[None, :]).to(tl.float64)
         else:
@@ -137,13 +141,16 @@ def refresh(
                 inverse = newton(gamma, ITERS, M, M_)
             else:
                 inverse = ridge(gamma, LAMBDA, M, M_)
-        pinv_at = (slot * M + i[:, None]) * width(H, M, L) + _column(h, j, H, L)[None, :]
+        pinv_at = row_at(i, H, M, L, M, LANE)[:, None] + _column(h, j, H, M, L, M, LANE)[None, :]
         inverse = tl.where(square, inverse, 0.0).to(tl.float32)
-        tl.store(gamma_pinv + pinv_at, inverse, (i < M)[:, None] & (j < width(1, M, L))[None, :])
+        of_slot = gamma_pinv + slot * (M * width(H, M, L))
+        tl.store(of_slot + pinv_at, inverse, (i < M)[:, None] & (j < width(1, M, L))[None, :])
         pair += tl.num_programs(0)
 
 
 @triton.jit
-def _column(h, i, H: tl.constexpr, L: tl.constexpr):
-    """Where in a row of strips column i of head h is."""
-    return (i // L * H + h) * L + i % L
+def _column(
+    h, i, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr, B: tl.constexpr, LANE: tl.constexpr
+):  # fmt: skip
+    """Numbers from the place of a row to its column i of head h."""
+    return h * head_stride(M, L, B, LANE) + i // L * strip_stride(H, L, LANE) + i % L

@@ -1,8 +1,8 @@
-"""Where the numbers of a stream are: in rows of strips, [rows, strips, H, C], as `nystream.stream.gpu.tiles` says.
+"""Where the numbers of a stream are: rows of strips, as `nystream.stream.gpu.layout` says.
 
 The rings have one row per token, ring_logit with m columns per head and ring_value with D; the partials one of m
-columns, part_lse, and m of D columns, part_mean. `window` has the pointers to these four. `at` [P, T] are rows of a
-stream, `strip` [S] strips of a row; what is not `there` [P, T] is not touched.
+columns, part_lse, and m of D columns, part_mean. `window` has the pointers to these four. LANE says that a pair has a
+lane, and B is the number of rows of a block where it has a warp. What is not `there` is not touched.
 """
 
 import triton
@@ -11,27 +11,56 @@ import triton.language as tl
 from nystream.stream.gpu.kernels.sums import FLOOR
 
 
+@triton.constexpr_function
+def width(H, SIZE, C):
+    """Numbers of a row of all heads."""
+    return -(-SIZE // C) * C * H
+
+
+@triton.constexpr_function
+def whole(N, H, SIZE, C, B, LANE):
+    """Numbers of N rows."""
+    return (N if LANE else -(-N // B) * B) * width(H, SIZE, C)
+
+
+@triton.constexpr_function
+def head_stride(SIZE, C, B, LANE):
+    """Numbers from one head to the next."""
+    return C if LANE else B * width(1, SIZE, C)
+
+
+@triton.constexpr_function
+def strip_stride(H, C, LANE):
+    """Numbers from one strip to the next."""
+    return H * C if LANE else C
+
+
+@triton.jit
+def row_at(row, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, B: tl.constexpr, LANE: tl.constexpr):
+    """Numbers before a row of one head."""
+    if LANE or B == 1:
+        before = row * width(H, SIZE, C)
+    else:
+        before = row // B * (B * width(H, SIZE, C)) + row % B * width(1, SIZE, C)
+    return before
+
+
 @triton.jit
 def columns(of_pair, row, there, strip, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, C_: tl.constexpr):
-    """Pointers to the columns of strips in rows that begin `row` [P, T] numbers after those of a pair [P], and masks.
+    """Pointers to the columns of strips [S], in rows that are `row` [P, T] numbers after pointers [P], and masks.
 
     Returns:
         Two of [P, T, S, C].
     """
+    LANE: tl.constexpr = row.shape[0] > 1
     c = tl.arange(0, C_)
-    column = strip[:, None] * (H * C) + c[None, :]  # [S, C]
+    column = strip[:, None] * strip_stride(H, C, LANE) + c[None, :]  # [S, C]
     pointers = of_pair[:, None, None, None] + (row[:, :, None, None] + column[None, None, :, :])
     stored = strip < (SIZE + C - 1) // C
     inside = (there[:, :, None] & stored[None, None, :])[:, :, :, None]
     if C < C_:
         inside = inside & (c < C)[None, None, None, :]
     return pointers, inside
-
-
-@triton.constexpr_function
-def width(H, SIZE, C):
-    """Numbers of a row."""
-    return -(-SIZE // C) * H * C
 
 
 @triton.jit
@@ -57,19 +86,22 @@ def _logits(of_pair, row, there, H: tl.constexpr, M: tl.constexpr, L: tl.constex
 
 
 @triton.jit
-def ring(x, slot, h, N: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr):
+def ring(x, slot, h, N: tl.constexpr, H: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, B: tl.constexpr):
     """Pointers [P] to the first row of a pair in a ring."""
-    return x + (slot * (N * width(H, SIZE, C)) + h * C)
+    LANE: tl.constexpr = slot.shape[0] > 1
+    return x + (slot * whole(N, H, SIZE, C, B, LANE) + h * head_stride(SIZE, C, B, LANE))
 
 
 @triton.jit
 def tokens(
     window, slot, at, h, strip, there, N: tl.constexpr, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
-    L: tl.constexpr, C: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr,
+    L: tl.constexpr, C: tl.constexpr, B: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr,
 ):  # fmt: skip
     """Logits [P, T, m], −inf where not `there`, and values [P, T, S, C], of places `at` [P, T] of the rings."""
-    logit = logits(ring(window[0], slot, h, N, H, M, L), at * width(H, M, L), there, float("-inf"), H, M, L, M_)
-    pointers, inside = columns(ring(window[1], slot, h, N, H, D, C), at * width(H, D, C), there, strip, H, D, C, C_)
+    LANE: tl.constexpr = slot.shape[0] > 1
+    of_logits, of_values = ring(window[0], slot, h, N, H, M, L, B), ring(window[1], slot, h, N, H, D, C, B)
+    logit = logits(of_logits, row_at(at, H, M, L, B, LANE), there, float("-inf"), H, M, L, M_)
+    pointers, inside = columns(of_values, row_at(at, H, D, C, B, LANE), there, strip, H, D, C, C_)
     return logit, tl.load(pointers, inside, 0.0)
 
 
@@ -108,7 +140,18 @@ def _means(
     window, at, h, strip, there, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr, C: tl.constexpr,
     M_: tl.constexpr, C_: tl.constexpr,
 ):  # fmt: skip
+    LANE: tl.constexpr = at.shape[0] > 1
+    of_pair = window[3] + (at * (M * width(H, D, C)) + h * head_stride(D, C, M, LANE))
+    row, exists = landmark_rows(at.shape[0], H, M, D, C, M_)
+    return columns(of_pair, row, there[:, None] & exists, strip, H, D, C, C_)
+
+
+@triton.jit
+def landmark_rows(
+    P: tl.constexpr, H: tl.constexpr, M: tl.constexpr, SIZE: tl.constexpr, C: tl.constexpr, M_: tl.constexpr
+):  # fmt: skip
+    """Where the rows of m landmarks are, [P, m], and which of them exist, [1, m]."""
     i = tl.arange(0, M_)
-    of_pair = window[3] + (at * (M * width(H, D, C)) + h * C)
-    row = tl.zeros([at.shape[0], 1], tl.int32) + (i * width(H, D, C))[None, :]
-    return columns(of_pair, row, there[:, None] & (i < M)[None, :], strip, H, D, C, C_)
+    # There is one block, so the rows of a head are next to each other.
+    row = i * width(H if P > 1 else 1, SIZE, C)
+    return tl.zeros([P, 1], tl.int32) + row[None, :], (i < M)[None, :]

@@ -50,7 +50,7 @@ def renew(
             end = tl.minimum((left + 1) * TIER, N)
             c, s, u = _with_ring(
                 c, s, u, window, fall, slot, h, strip, left * TIER, end, end, end, fresh,
-                N, H, M, D, L, C, M_, C_, TIER, CHUNK,
+                N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
             )  # fmt: skip
             lse, mean = finished(c, s, u)
             store_partials(window, slot * PARTIALS + TOTALS + left, h, strip, lse, mean, fresh, H, M, D, L, C)
@@ -66,7 +66,7 @@ def renew(
         c, s, u = with_partial(c, s, u, lse - ((place - start) * fall)[:, None], mean)
     c, s, u = _with_ring(
         c, s, u, window, fall, slot, h, strip, start, place, place, place + EDGES, live,
-        N, H, M, D, L, C, M_, C_, TIER, CHUNK,
+        N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
     )  # fmt: skip
     lse, mean = finished(c, s, u)
     store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
@@ -117,7 +117,7 @@ def rebuild(
                 c_total, s_total, u_total = nothing(P, M_, S_, C_)
                 c_total, s_total, u_total = _with_ring(
                     c_total, s_total, u_total, window, fall, slot, h, strip, first, end, end, end, live,
-                    N, H, M, D, L, C, M_, C_, TIER, CHUNK,
+                    N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
                 )  # fmt: skip
                 lse, mean = finished(c_total, s_total, u_total)
                 store_partials(window, slot * PARTIALS + TOTALS + index, h, strip, lse, mean, live, H, M, D, L, C)
@@ -131,7 +131,7 @@ def rebuild(
             c -= ((block - start) * fall)[:, None]
         c, s, u = _with_ring(
             c, s, u, window, fall, slot, h, strip, start, block, block, block + EDGES, live,
-            N, H, M, D, L, C, M_, C_, TIER, CHUNK,
+            N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
         )  # fmt: skip
         lse, mean = finished(c, s, u)
         store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
@@ -186,6 +186,7 @@ def _with_ring(
     D: tl.constexpr,
     L: tl.constexpr,
     C: tl.constexpr,
+    EDGES: tl.constexpr,
     M_: tl.constexpr,
     C_: tl.constexpr,
     COUNT: tl.constexpr,
@@ -198,7 +199,7 @@ def _with_ring(
         z = begin + tl.arange(0, CHUNK)
         at = first[:, None] + z[None, :]  # [P, T]
         there = live[:, None] & (z < COUNT)[None, :] & (at < N) & ((at < low[:, None]) | (at >= high[:, None]))
-        logit, value = tokens(window, slot, at, h, strip, there, N, H, M, D, L, C, M_, C_)
+        logit, value = tokens(window, slot, at, h, strip, there, N, H, M, D, L, C, EDGES, M_, C_)
         age = wrapped(end[:, None] - 1 - at, N)
         c, s, u = with_tokens(c, s, u, logit - (age * fall[:, None])[:, :, None], value)
     return c, s, u

@@ -7,7 +7,17 @@ launch take them, from a list, and the others step the rest meanwhile.
 import triton
 import triton.language as tl
 
-from nystream.stream.gpu.kernels.memory import columns, logits, partials, ring, store_logits, tokens, width
+from nystream.stream.gpu.kernels.memory import (
+    columns,
+    head_stride,
+    landmark_rows,
+    logits,
+    partials,
+    ring,
+    row_at,
+    store_logits,
+    tokens,
+)
 from nystream.stream.gpu.kernels.middle import listed_pairs, pairs, per_pair, renew
 from nystream.stream.gpu.kernels.sums import FLOOR, exp, of_columns, of_means, of_tokens, wrapped
 
@@ -54,9 +64,9 @@ def step(
 ):
     """Write out [rows, r, H, D] = softmax(query) Γ† Δ_φ V, and the new tokens into the rings.
 
-    logit and query [rows, r, strips, H, L] are the scaled products of the new keys and queries with the landmarks,
-    `value` is [rows, r, H, D]; each may be a part of wider rows, `..._stride` apart. gamma_pinv is [m, strips, H, L],
-    one for all streams or one for each, `pinv_stride` apart. Programs below `renewers` take pairs of the rows in
+    logit and query, rows of m columns per head, are the scaled products of the new keys and queries with the
+    landmarks, `value` is [rows, r, H, D]; each may be a part of wider rows, `..._stride` apart. gamma_pinv is m rows of
+    m columns, for all streams or for each, `pinv_stride` apart. Programs below `renewers` take pairs of the rows in
     `entering`, any number of them, the others one group of P pairs each.
     """
     window = (ring_logit, ring_value, part_lse, part_mean)
@@ -132,12 +142,13 @@ def _attend(
 ):
     """The step of P pairs whose middles are known. Rows [P] that are `written` but not `live` are zero."""
     P: tl.constexpr = slot.shape[0]
-    i, z, k = tl.arange(0, M_), tl.arange(0, E_), tl.arange(0, R_)
+    LANE: tl.constexpr = P > 1
+    z, k = tl.arange(0, E_), tl.arange(0, R_)
     middle, mean = partials(window, slot * PARTIALS, h, strip, live, H, M, D, L, C, M_, C_)
 
     at = (place // EDGES * EDGES)[:, None] + z[None, :]  # [P, E]
     old = live[:, None] & (z < EDGES)[None, :] & (at < N) & ((at < place[:, None]) | (at >= (place + R)[:, None]))
-    old_logit, old_value = tokens(window, slot, at, h, strip, old, N, H, M, D, L, C, M_, C_)
+    old_logit, old_value = tokens(window, slot, at, h, strip, old, N, H, M, D, L, C, EDGES, M_, C_)
 
     new = live[:, None] & (k < R)[None, :]  # [P, R]
     zero = tl.zeros([P, 1], tl.int32)
@@ -145,17 +156,19 @@ def _attend(
         logit + (row * R * logit_stride + h * L), zero + (k * logit_stride)[None, :], new, float("-inf"), H, M, L, M_
     )
     into = place[:, None] + k[None, :]
-    store_logits(ring(window[0], slot, h, N, H, M, L), into * width(H, M, L), new, new_logit, H, M, L, M_)
+    of_ring, at_row = ring(window[0], slot, h, N, H, M, L, EDGES), row_at(into, H, M, L, EDGES, LANE)
+    store_logits(of_ring, at_row, new, new_logit, H, M, L, M_)
     column = strip[:, None] * C + tl.arange(0, C_)[None, :]  # [S, C]
-    exists = (column < D) & (tl.arange(0, C_) < C)[None, :]
+    stored = (column < D) & (tl.arange(0, C_) < C)[None, :]
     new_value = tl.load(
         value
         + ((row[:, None] * R + k[None, :]) * value_stride + h[:, None] * D)[:, :, None, None]
         + column[None, None],
-        new[:, :, None, None] & exists[None, None],
+        new[:, :, None, None] & stored[None, None],
         0.0,
     )
-    pointers, inside = columns(ring(window[1], slot, h, N, H, D, C), into * width(H, D, C), new, strip, H, D, C, C_)
+    of_ring, at_row = ring(window[1], slot, h, N, H, D, C, EDGES), row_at(into, H, D, C, EDGES, LANE)
+    pointers, inside = columns(of_ring, at_row, new, strip, H, D, C, C_)
     tl.store(pointers, new_value, inside)
 
     # Logits fall with their age; the middle ends just before the block.
@@ -168,10 +181,9 @@ def _attend(
     old_share, new_share, share = exp(old_logit - shift), exp(new_logit - shift), exp(middle - largest)
     total = share + tl.sum(old_share, 1) + tl.sum(new_share, 1)  # [P, m]
 
-    inverse = logits(
-        gamma_pinv + (slot * pinv_stride + h * L), zero + (i * width(H, M, L))[None, :],
-        live[:, None] & (i < M)[None, :], 0.0, H, M, L, M_,
-    )  # fmt: skip
+    line, exists = landmark_rows(P, H, M, M, L, M_)
+    of_inverse = gamma_pinv + (slot * pinv_stride + h * head_stride(M, L, M, LANE))
+    inverse = logits(of_inverse, line, live[:, None] & exists, 0.0, H, M, L, M_)  # [P, m, m]
     for which in range(R):
         of = row * R + which
         g = logits(query + (of * logit_stride + h * L), zero, live[:, None], FLOOR, H, M, L, M_)
@@ -184,5 +196,5 @@ def _attend(
         tl.store(
             out + ((of * H + h) * D)[:, None, None] + column[None],
             tl.where(live[:, None, None], y, 0.0),
-            written[:, None, None] & exists[None],
+            written[:, None, None] & stored[None],
         )
