@@ -48,3 +48,8 @@ def on(x: Tensor) -> AbstractContextManager[Any]:
 def programs(length: int, block: int, rows: int) -> tuple[int]:
     """The grid: one program for each tile of `block` places of each row."""
     return (triton.cdiv(length, block) * rows,)
+
+
+def halves(gradient: Tensor, ring: int) -> tuple[Tensor | None, Tensor]:
+    """The gradients of `ring` tokens of a ring, None if there are none, and of the piece, from both along dimension 1."""
+    return gradient[:, :ring] if ring else None, gradient[:, ring:]
