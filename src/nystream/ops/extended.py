@@ -1,4 +1,4 @@
-"""Keys or values on the extended axis: the n tokens of a ring, oldest first, then the T tokens of a piece.
+"""Keys, values or logits on the extended axis: the n tokens of a ring, oldest first, then the T tokens of a piece.
 
 Most code reads them as one tensor. The fused kernels read both parts where they are, which saves a copy of the piece.
 """
@@ -29,11 +29,15 @@ class Extended:
         """[B, n + T, H]: whether all numbers of a token are finite."""
         return torch.cat([x.isfinite().all(-1) for x in (self.before, self.piece)], 1)
 
-    def without(self, bad: Tensor) -> Extended:
-        """Zeros in place of the tokens that `bad` [B, n + T, H] marks."""
+    def below(self, limit: float) -> Tensor:
+        """[B, n + T, H]: whether all numbers of a token are below `limit`, which NaN is not."""
+        return torch.cat([(x < limit).all(-1) for x in (self.before, self.piece)], 1)
+
+    def without(self, bad: Tensor, void: float = 0.0) -> Extended:
+        """`void` in place of the tokens that `bad` [B, n + T, H] marks."""
         sizes = [self.before.shape[1], self.piece.shape[1]]
         parts = zip((self.before, self.piece), bad.split(sizes, 1), strict=True)
-        return Extended(*(x.masked_fill(hidden[..., None], 0.0) for x, hidden in parts))
+        return Extended(*(x.masked_fill(hidden[..., None], void) for x, hidden in parts))
 
 
 def of_ring(state_ring: Tensor, time: Tensor, x: Tensor) -> Extended:

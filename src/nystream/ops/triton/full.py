@@ -15,9 +15,6 @@ from nystream.ops.triton.launch import Tile
 from nystream.ops.triton.once import Gradients, Once
 
 
-ROWS = 32  # of a tile of `lse_gradient`
-
-
 def attend(
     q: Tensor,
     ring_key: Tensor,
@@ -38,21 +35,18 @@ def attend(
 def tile(kernel: str, width: int) -> Tile:
     """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90.
 
-    Two stages where three would need more shared memory than GPUs before sm_90 have.
+    Four warps where they can hold it, because eight do the work of a tile of 64 rows twice. Two stages where three
+    would need more shared memory than GPUs before sm_90 have.
     """
-    if width <= 64:
-        narrow = {"attend": Tile(64, 32, 4), "query_gradient": Tile(64, 32, 4, 2), "key_gradients": Tile(32, 64, 4, 2)}
-        return narrow[kernel]
-    return {"attend": Tile(64, 32, 4), "query_gradient": Tile(32, 64, 8), "key_gradients": Tile(64, 32, 8)}[kernel]
+    tiles = {"attend": Tile(64, 32, 4), "lse_gradient": Tile(32, 32, 4), "query_gradient": Tile(64, 32, 4, 2)}
+    return (tiles | {"key_gradients": Tile(32, 64, 4, 2) if width <= 64 else Tile(64, 32, 8)})[kernel]
 
 
 class _Attend(torch.autograd.Function):
     """o and L, as if they did not depend on each other; `_Normalized` completes the gradient of L."""
 
     @staticmethod
-    def forward(
-        ctx: Any, scale: float, band: Band, decay: Tensor | None, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, scale: float, band: Band, decay: Tensor | None, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         tokens, decay = [x.contiguous() for x in inputs], None if decay is None else decay.contiguous()
         q = tokens[0]
         B, T, H, _ = q.shape
@@ -99,9 +93,10 @@ def _lse_gradient(out_gradient: Tensor, out: Tensor) -> Gradients:
     """do as it is, and dL."""
     B, T, H, D = out.shape
     gradient = out.new_empty(B, H, T, dtype=torch.float32)
+    rows = tile("lse_gradient", D).block_q
     with launch.on(out):
-        kernels.lse_gradient[launch.programs(T, ROWS, B * H)](
-            out, out_gradient, gradient, T=T, H=H, D=D, DP=launch.padded(D), BLOCK_Q=ROWS
+        kernels.lse_gradient[launch.programs(T, rows, B * H)](
+            out, out_gradient, gradient, T, H, D=D, DP=launch.padded(D), BLOCK_Q=rows
         )
     return out_gradient, gradient
 

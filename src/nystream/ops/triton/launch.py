@@ -51,5 +51,5 @@ def programs(length: int, block: int, rows: int) -> tuple[int]:
 
 
 def halves(gradient: Tensor, ring: int) -> tuple[Tensor | None, Tensor]:
-    """The gradients of `ring` tokens of a ring, None if there are none, and of the piece, from both along dimension 1."""
+    """The gradients of a ring of this length, None if it is 0, and of the piece after it, along dimension 1."""
     return gradient[:, :ring] if ring else None, gradient[:, ring:]
