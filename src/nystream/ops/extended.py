@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from nystream.ops import ring
 
@@ -27,11 +28,11 @@ class Extended:
 
     def finite(self) -> Tensor:
         """[B, n + T, H]: whether all numbers of a token are finite."""
-        return torch.cat([x.isfinite().all(-1) for x in (self.before, self.piece)], 1)
+        return torch.cat([vector_norm(x.detach(), torch.inf, -1) < torch.inf for x in (self.before, self.piece)], 1)
 
     def below(self, limit: float) -> Tensor:
         """[B, n + T, H]: whether all numbers of a token are below `limit`, which NaN is not."""
-        return torch.cat([(x < limit).all(-1) for x in (self.before, self.piece)], 1)
+        return torch.cat([x.detach().amax(-1) < limit for x in (self.before, self.piece)], 1)
 
     def without(self, bad: Tensor, void: float = 0.0) -> Extended:
         """`void` in place of the tokens that `bad` [B, n + T, H] marks."""

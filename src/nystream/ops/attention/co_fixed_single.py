@@ -133,7 +133,7 @@ def _outputs(
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
     """[B, T, H, m]: logits of all landmarks with all keys."""
-    return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
+    return (accumulate(fixed.q_tilde) * cfg.scale @ accumulate(k).mT).permute(0, 3, 1, 2)
 
 
 def extended_axis(
