@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from nystream.ops import ring
 
@@ -28,11 +27,13 @@ class Extended:
 
     def finite(self) -> Tensor:
         """[B, n + T, H]: whether all numbers of a token are finite."""
-        return torch.cat([vector_norm(x.detach(), torch.inf, -1) < torch.inf for x in (self.before, self.piece)], 1)
+        # The smallest and the largest number are NaN if any is. `isfinite` makes copies of all tokens.
+        parts = (x.detach() for x in (self.before, self.piece))
+        return torch.cat([(x.amin(-1) > -torch.inf) & (x.amax(-1) < torch.inf) for x in parts], 1)
 
-    def below(self, limit: float) -> Tensor:
-        """[B, n + T, H]: whether all numbers of a token are below `limit`, which NaN is not."""
-        return torch.cat([x.detach().amax(-1) < limit for x in (self.before, self.piece)], 1)
+    def finite_or_void(self) -> Tensor:
+        """[B, n + T, H]: whether all logits of a token are finite, or −inf, which marks a void token."""
+        return torch.cat([x.detach().amax(-1) < torch.inf for x in (self.before, self.piece)], 1)
 
     def without(self, bad: Tensor, void: float = 0.0) -> Extended:
         """`void` in place of the tokens that `bad` [B, n + T, H] marks."""

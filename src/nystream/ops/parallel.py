@@ -45,8 +45,7 @@ def windowed(
     """
     n, use_kernels = cfg.window, fused.wanted(value.piece, weight.shape[1], cfg)
     sums = partial(fused.landmarks if use_kernels else _chunked, cfg, when, decay)
-    # −inf is allowed, since it marks a void token.
-    finite = used = logit.below(torch.inf) & value.finite()  # [B, n + T, H]
+    finite = used = logit.finite_or_void() & value.finite()  # [B, n + T, H]
     if not use_kernels:  # kernels read nothing but what a query sees
         exists = torch.arange(finite.shape[1], device=finite.device) < n + when.lengths[:, None]  # [B, n + T]
         used = finite & exists[..., None]
