@@ -51,19 +51,19 @@ class _Attend(torch.autograd.Function):
         q = tokens[0]
         B, T, H, _ = q.shape
         out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=torch.float32)
-        sizes = _sizes("attend", scale, decay, *tokens[:2])
+        sizes = _sizes("attend", scale, launch.precision(q), decay, *tokens[:2])
         with launch.on(q):
             kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
                 *tokens, band.first_key, band.last_key, decay, out, lse, **sizes
             )
         ctx.save_for_backward(*tokens, decay, lse, *band)
-        ctx.scale = scale
+        ctx.scale, ctx.precision = scale, sizes["PRECISION"]
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor, lse_gradient: Tensor) -> tuple[Tensor | None, ...]:
         ring_matters = ctx.needs_input_grad[4] or ctx.needs_input_grad[6]
-        function = partial(_gradients, ctx.scale, ring_matters)
+        function = partial(_gradients, ctx.scale, ctx.precision, ring_matters)
         *tokens, falls = Once.apply(  # type: ignore[no-untyped-call]
             function, out_gradient, lse_gradient, *ctx.saved_tensors
         )
@@ -102,7 +102,7 @@ def _lse_gradient(out_gradient: Tensor, out: Tensor) -> Gradients:
 
 
 def _gradients(
-    scale: float, ring_matters: bool, out_gradient: Tensor, lse_gradient: Tensor, *saved: Tensor
+    scale: float, precision: str, ring_matters: bool, out_gradient: Tensor, lse_gradient: Tensor, *saved: Tensor
 ) -> Gradients:
     """dq, dk and dv of the rings, if they matter, and of the piece, and dλ if there is a decay."""
     tokens, (decay, lse), band = saved[:5], saved[5:7], Band(*saved[7:])
@@ -111,7 +111,9 @@ def _gradients(
     start = 0 if ring_matters else n
     q_gradient = torch.empty_like(q)
     key_gradient, value_gradient = (q.new_empty(B, n + T - start, H, D) for _ in range(2))
-    by_query, by_key = (_sizes(name, scale, decay, q, ring_key) for name in ("query_gradient", "key_gradients"))
+    by_query, by_key = (
+        _sizes(name, scale, precision, decay, q, ring_key) for name in ("query_gradient", "key_gradients")
+    )
     programs = launch.programs(T, by_query["BLOCK_Q"], B * H)
     falls = None if decay is None else lse.new_empty(programs)
     with launch.on(q):
@@ -127,7 +129,9 @@ def _gradients(
     return q_gradient, *parts, None if falls is None else falls.view(B, H, -1).sum(-1)
 
 
-def _sizes(kernel: str, scale: float, decay: Tensor | None, q: Tensor, ring_key: Tensor) -> dict[str, Any]:
+def _sizes(
+    kernel: str, scale: float, precision: str, decay: Tensor | None, q: Tensor, ring_key: Tensor
+) -> dict[str, Any]:
     _, T, H, D = q.shape
     return {
         "N": ring_key.shape[1],
@@ -138,6 +142,6 @@ def _sizes(kernel: str, scale: float, decay: Tensor | None, q: Tensor, ring_key:
         "DP": launch.padded(D),
         "PART": launch.padded(D) if D <= 64 else 32,
         "DECAY": decay is not None,
-        "PRECISION": launch.precision(q),
+        "PRECISION": precision,
         **tile(kernel, D).options(),
     }

@@ -66,7 +66,8 @@ class _Attend(torch.autograd.Function):
         decay = None if decay is None else decay.contiguous()
         (B, H, _, T), D = weight.shape, value.shape[-1]
         lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
-        first, second = (_sizes(kernel, weight, ring_value, decay) for kernel in ("normalize", "attend"))
+        ctx.precision = launch.precision(value)
+        first, second = (_sizes(name, ctx.precision, weight, ring_value, decay) for name in ("normalize", "attend"))
         for name in ("D", "DP", "PRECISION"):
             del first[name]
         with launch.on(value):
@@ -82,7 +83,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
         ring_matters = ctx.needs_input_grad[2] or ctx.needs_input_grad[4]
-        function = partial(_gradients, ring_matters)
+        function = partial(_gradients, ctx.precision, ring_matters)
         slopes = Once.apply(function, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
         return None, *slopes
 
@@ -100,6 +101,7 @@ def _to_base_two(ring_logit: Tensor, logit: Tensor) -> Tensor:
 
 
 def _gradients(
+    precision: str,
     ring_matters: bool,
     out_gradient: Tensor,
     weight: Tensor,
@@ -117,7 +119,8 @@ def _gradients(
     weight_gradient, logit_gradient = torch.empty_like(weight), logit.new_empty(B, H, m, n + T - start)
     value_gradient = value.new_empty(B, n + T - start, H, value.shape[-1])
     by_query, middle, edges = (
-        _sizes(name, weight, ring_value, decay) for name in ("weight_gradient", "middle_gradients", "edge_gradients")
+        _sizes(name, precision, weight, ring_value, decay)
+        for name in ("weight_gradient", "middle_gradients", "edge_gradients")
     )
     part = {"PART": min(32, launch.padded(value.shape[-1]))}
     query_tiles = launch.programs(T, by_query["BLOCK_Q"], B * H)
@@ -139,7 +142,7 @@ def _gradients(
     return dw, *launch.halves(dl, n - start), *launch.halves(value_gradient, n - start), rates
 
 
-def _sizes(kernel: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None) -> dict[str, Any]:
+def _sizes(kernel: str, precision: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None) -> dict[str, Any]:
     (_, H, m, T), (_, n, _, D) = weight.shape, ring_value.shape
     return {
         "N": n,
@@ -150,6 +153,6 @@ def _sizes(kernel: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None
         "M": m,
         "MP": launch.padded(m),
         "DECAY": decay is not None,
-        "PRECISION": launch.precision(ring_value),
+        "PRECISION": precision,
         **tile(kernel, D, m).options(),
     }
