@@ -254,7 +254,7 @@ def tiles() -> None:
         "T=16384": {"tokens": 16_384, "n": 512, "d": 512, "heads": 8, "m": 16},
         "cell": {"tokens": 256, "n": 256, "d": 1024, "heads": 8, "m": 16, "batch": 64},
     }
-    blocks = ((16, 32), (32, 16), (32, 32), (32, 64), (64, 32), (64, 64))
+    blocks = ((16, 32), (32, 16), (32, 32), (32, 64), (64, 16), (64, 32), (64, 64), (128, 32), (128, 64))
     candidates = [Tile(q, k, warps) for q, k in blocks for warps in (4, 8)]
     for (module, names), variant in zip(kernels.items(), ("co-full-single", "co-fixed-single"), strict=True):
         usual = module.tile

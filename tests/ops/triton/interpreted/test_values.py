@@ -31,8 +31,8 @@ def piece(tokens=40, batch=1, before=7):
 @pytest.mark.parametrize("size", [100.0, -100.0, 35.0])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_outliers(variant, size, decay):
-    # A token whose logits are about this size enters the window and leaves it again. Kernels of fixed landmarks multiply
-    # factors for logits up to about 40 above the others, and compute every exponential for larger ones.
+    # A token whose logits are about this size enters the window and leaves it again. The kernels of fixed landmarks
+    # multiply factors for logits up to about 40 above the others, and compute every exponential for larger ones.
     attn, tokens = compare.build(config(variant, decay=decay)), piece()
     direction = attn.q_tilde[:, 0].flatten() if attn.config.fixed else attn.q_proj(tokens.x[0, 30])
     key = tokens.x.clone()
