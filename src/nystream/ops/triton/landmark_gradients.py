@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.landmark_kernels import REACH, logits, middle_sums
+from nystream.ops.triton.landmark_kernels import REACH, logits, middle_sums, sees
 from nystream.ops.triton.tiles import (
     FLOOR,
     LOG2E,
@@ -128,8 +128,9 @@ def weight_gradient(
         age = (origin - s).to(tl.float32)[None, :]
         x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
         top = tl.maximum(tl.max(x, 1), FLOOR)
-        if tl.max(top - reference, 0) < REACH:
-            e, rise = tl.exp2(x - top[:, None]), tl.exp2(top[:, None] - own)
+        above = top[:, None] - tl.where(sees(first, last, at, until)[None, :], own, float("inf"))
+        if tl.max(tl.max(above, 1), 0) < REACH:
+            e, rise = tl.exp2(x - top[:, None]), tl.exp2(above)
             slopes = tl.trans(tl.where(seen, dp, 0.0))
             dw += rise * tl.dot(e, slopes, input_precision=PRECISION)
             if DECAY:

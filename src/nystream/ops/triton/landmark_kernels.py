@@ -62,6 +62,12 @@ def logits(
 
 
 @triton.jit
+def sees(first, last, at, until):
+    """Whether a query sees any of the keys from `at` to `until`: [Q]. With a decay, L of others may be far away."""
+    return (last >= at) & (first < until)
+
+
+@triton.jit
 def normalize(
     logit,
     first_key,
@@ -95,9 +101,10 @@ def normalize(
         new = tl.maximum(lane_largest, x)
         lane_total = lane_total * tl.exp2(lane_largest - new) + tl.exp2(x - new)
         lane_largest = new
-    largest = tl.max(lane_largest, 1)
-    middle = tl.sum(lane_total * tl.exp2(lane_largest - largest[:, None]), 1)
-    total = middle[:, None] + tl.zeros([MP, BLOCK_Q], tl.float32)
+    middle = tl.max(lane_largest, 1)
+    sums = tl.sum(lane_total * tl.exp2(lane_largest - middle[:, None]), 1)
+    largest = middle[:, None] + tl.zeros([MP, BLOCK_Q], tl.float32)
+    total = sums[:, None] + tl.zeros([MP, BLOCK_Q], tl.float32)
 
     before, count = edge_tiles(begin, shared, rest, end, BLOCK_K)
     for number in range(count):
@@ -105,16 +112,17 @@ def normalize(
         s = at + tl.arange(0, BLOCK_K)
         seen = (s[:, None] >= first[None, :]) & (s[:, None] <= last[None, :])
         x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
-        new = tl.maximum(largest, tl.max(x, 1))
-        total *= tl.exp2(largest - new)[:, None]
+        top = tl.maximum(tl.max(x, 1), FLOOR)
+        new = tl.where(sees(first, last, at, until)[None, :], tl.maximum(largest, top[:, None]), largest)
         # Always as exact as this, because all weights of a landmark have the error of their sum.
-        total = tl.dot(tl.exp2(x - new[:, None]), seen.to(tl.float32), total, input_precision="tf32x3")
+        part = tl.dot(tl.exp2(x - top[:, None]), seen.to(tl.float32), input_precision="tf32x3")
+        total = total * tl.exp2(largest - new) + part * tl.exp2(tl.minimum(top[:, None] - new, 0.0))
         largest = new
 
     j = tl.arange(0, MP)
     total = tl.where((j < M)[:, None], total, 1.0)
     if tl.min(tl.min(total, 1), 0) > LEAST:
-        whole = largest[:, None] + tl.log2(total)
+        whole = largest + tl.log2(total)
         if DECAY:
             whole -= (rate * (last - origin))[None, :]
         lines = j[:, None] * T + t[None, :]
@@ -254,8 +262,9 @@ def attend(
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
         x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
         top = tl.maximum(tl.max(x, 1), FLOOR)
-        if tl.max(top - reference, 0) < REACH:
-            share = w * tl.exp2(top[:, None] - own)
+        above = top[:, None] - tl.where(sees(first, last, at, until)[None, :], own, float("inf"))
+        if tl.max(tl.max(above, 1), 0) < REACH:
+            share = w * tl.exp2(above)
             p = tl.dot(tl.trans(share), tl.exp2(x - top[:, None]), input_precision=PRECISION)
             p = tl.where(seen, p, 0.0)
         else:

@@ -41,7 +41,7 @@ def tile(kernel: str, width: int, m: int) -> Tile:
     rows = 64 if width <= 64 and m <= 16 else 32
     return {
         "normalize": Tile(64 if m <= 16 else 32, 32, warps),
-        "attend": Tile(rows, 32, warps),
+        "attend": Tile(rows, 32, warps, 2),
         "weight_gradient": Tile(rows, 16, warps, 2),
         "middle_gradients": Tile(32, 32, warps, 3 if width <= 64 else 2),
         "edge_gradients": Tile(16, 32, warps),
