@@ -131,10 +131,13 @@ def ratios(row: dict[str, Any]) -> dict[str, Any]:
 def sums(
     variant: str, tokens: int, n: int, d: int, heads: int, m: int, decay: bool, batch: int = 1
 ) -> Callable[[], None]:
-    """The attention of a piece without its projections, forward and backward."""
+    """The attention of a piece without its projections, forward and backward; tensors are laid out as in a layer."""
     cfg = config(variant, d, heads, n, m, decay=decay)
     torch.manual_seed(0)
-    q, k, v = (torch.randn(batch, heads, tokens, d // heads, device="cuda", requires_grad=True) for _ in range(3))
+    shape = (batch, tokens, heads, d // heads)
+    tensors = [torch.randn(shape, device="cuda", requires_grad=True) for _ in range(3)]
+    q, k, v = (x.transpose(1, 2) for x in tensors)
+    slope = torch.randn(shape, device="cuda").transpose(1, 2)
     rates = torch.full((heads,), 0.01, device="cuda", requires_grad=True) if decay else None
     fixed = None
     if cfg.fixed:
@@ -144,9 +147,8 @@ def sums(
     when = timeline(state.time, tokens, 1, None, None)
 
     def run() -> None:
-        out = VARIANTS[variant].outputs(q, k, v, state, cfg, fixed, when, rates)
-        inputs = (q, k, v) if rates is None else (q, k, v, rates)
-        torch.autograd.grad(out.sum(), inputs)
+        loss = (VARIANTS[variant].outputs(q, k, v, state, cfg, fixed, when, rates) * slope).sum()
+        torch.autograd.grad(loss, tensors if rates is None else [*tensors, rates])
 
     return run
 
@@ -172,11 +174,11 @@ def pieces() -> list[dict[str, Any]]:
             rows.append(compare("attention", sums(variant, decay=decay, **sizes), about))
         torch.set_float32_matmul_precision("highest")
         attn = attention(config(variant, 512, 8, 512))
-        x = torch.randn(1, 16_384, 512, device="cuda")
+        x, slope = torch.randn(2, 1, 16_384, 512, device="cuda")
 
-        def layer(attn: ns.MultiheadAttention = attn, x: Tensor = x) -> None:
+        def layer(attn: ns.MultiheadAttention = attn, x: Tensor = x, slope: Tensor = slope) -> None:
             attn.zero_grad()
-            attn.outputs(x, attn.init_state(1)).sum().backward()
+            (attn.outputs(x, attn.init_state(1)) * slope).sum().backward()
 
         rows.append(compare("layer", layer, {"variant": variant, **sizes}))
     return rows
@@ -252,7 +254,7 @@ def tiles() -> None:
         "T=16384": {"tokens": 16_384, "n": 512, "d": 512, "heads": 8, "m": 16},
         "cell": {"tokens": 256, "n": 256, "d": 1024, "heads": 8, "m": 16, "batch": 64},
     }
-    blocks = ((16, 32), (32, 16), (32, 32), (32, 64), (64, 32), (64, 64))
+    blocks = ((16, 32), (32, 16), (32, 32), (32, 64), (64, 16), (64, 32), (64, 64), (128, 32), (128, 64))
     candidates = [Tile(q, k, warps) for q, k in blocks for warps in (4, 8)]
     for (module, names), variant in zip(kernels.items(), ("co-full-single", "co-fixed-single"), strict=True):
         usual = module.tile

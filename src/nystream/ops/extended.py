@@ -1,4 +1,4 @@
-"""Keys or values on the extended axis: the n tokens of a ring, oldest first, then the T tokens of a piece.
+"""Keys, values or logits on the extended axis: the n tokens of a ring, oldest first, then the T tokens of a piece.
 
 Most code reads them as one tensor. The fused kernels read both parts where they are, which saves a copy of the piece.
 """
@@ -27,13 +27,19 @@ class Extended:
 
     def finite(self) -> Tensor:
         """[B, n + T, H]: whether all numbers of a token are finite."""
-        return torch.cat([x.isfinite().all(-1) for x in (self.before, self.piece)], 1)
+        # The smallest and the largest number are NaN if any is. `isfinite` makes copies of all tokens.
+        parts = (x.detach() for x in (self.before, self.piece))
+        return torch.cat([(x.amin(-1) > -torch.inf) & (x.amax(-1) < torch.inf) for x in parts], 1)
 
-    def without(self, bad: Tensor) -> Extended:
-        """Zeros in place of the tokens that `bad` [B, n + T, H] marks."""
+    def finite_or_void(self) -> Tensor:
+        """[B, n + T, H]: whether all logits of a token are finite, or −inf, which marks a void token."""
+        return torch.cat([x.detach().amax(-1) < torch.inf for x in (self.before, self.piece)], 1)
+
+    def without(self, bad: Tensor, void: float = 0.0) -> Extended:
+        """`void` in place of the tokens that `bad` [B, n + T, H] marks."""
         sizes = [self.before.shape[1], self.piece.shape[1]]
         parts = zip((self.before, self.piece), bad.split(sizes, 1), strict=True)
-        return Extended(*(x.masked_fill(hidden[..., None], 0.0) for x, hidden in parts))
+        return Extended(*(x.masked_fill(hidden[..., None], void) for x, hidden in parts))
 
 
 def of_ring(state_ring: Tensor, time: Tensor, x: Tensor) -> Extended:

@@ -86,12 +86,12 @@ def full(
 
 
 def landmarks(
-    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, value: Extended
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Extended, value: Extended
 ) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window, for finite tokens: as `parallel.windowed`."""
     band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "landmarks"))
     rates, runs = _rates(decay, value), band.band(when, cfg.window)
-    out: Tensor = attention.attend(weight, logit, value.before, value.piece, rates, runs)
+    out: Tensor = attention.attend(weight, logit.before, logit.piece, value.before, value.piece, rates, runs)
     return out
 
 

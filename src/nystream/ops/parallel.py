@@ -36,7 +36,7 @@ AT_ONCE = 1 << 24
 
 
 def windowed(
-    weight: Tensor, logit: Tensor, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
+    weight: Tensor, logit: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None = None
 ) -> Tensor:
     """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window.
 
@@ -45,14 +45,13 @@ def windowed(
     """
     n, use_kernels = cfg.window, fused.wanted(value.piece, weight.shape[1], cfg)
     sums = partial(fused.landmarks if use_kernels else _chunked, cfg, when, decay)
-    # −inf is allowed, since it marks a void token; NaN and +inf fail the comparison.
-    finite = used = (logit < torch.inf).all(-1) & value.finite()  # [B, n + T, H]
+    finite = used = logit.finite_or_void() & value.finite()  # [B, n + T, H]
     if not use_kernels:  # kernels read nothing but what a query sees
-        exists = torch.arange(logit.shape[1], device=logit.device) < n + when.lengths[:, None]  # [B, n + T]
+        exists = torch.arange(finite.shape[1], device=finite.device) < n + when.lengths[:, None]  # [B, n + T]
         used = finite & exists[..., None]
     if not tracing() and bool(used.all()):
         return sums(weight, logit, value)
-    out = sums(weight, logit.masked_fill(~used[..., None], -torch.inf), value.without(~used))
+    out = sums(weight, logit.without(~used, -torch.inf), value.without(~used))
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 
@@ -67,9 +66,10 @@ def spoiled(bad: Tensor, n: int, when: Timeline) -> Tensor:
 
 
 def _chunked(
-    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Tensor, values: Extended
+    cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logits: Extended, values: Extended
 ) -> Tensor:
-    n, r, length, value = cfg.window, cfg.update_size, weight.shape[1], accumulate(values.whole())
+    n, r, length = cfg.window, cfg.update_size, weight.shape[1]
+    logit, value = logits.whole(), accumulate(values.whole())
     chunk = r * -(-CHUNK // r)  # whole groups
     count = -(-length // chunk)
     carried = -(-n // chunk)  # chunks before the piece

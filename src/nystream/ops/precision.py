@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
+
+from nystream.ops.tracing import tracing
+
+_rounded: ContextVar[bool] = ContextVar("rounded", default=False)
 
 NO_FLOAT64 = {"mps"}  # devices that cannot compute in float64
 
@@ -18,7 +24,25 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """Disable autocast: it may choose the dtype of the projections, but not that of sums and inverses."""
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    if not torch.is_autocast_enabled(kind):
+        return nullcontext()
+    disabled = torch.autocast(kind, enabled=False)
+    return disabled if tracing() else _remembered(disabled)
+
+
+@contextmanager
+def _remembered(disabled: torch.autocast) -> Iterator[None]:
+    token = _rounded.set(True)
+    try:
+        with disabled:
+            yield
+    finally:
+        _rounded.reset(token)
+
+
+def rounded() -> bool:
+    """True inside `full_precision` if autocast was on: the projections of tokens have the precision of 16 bits."""
+    return _rounded.get()
 
 
 def accumulate(x: Tensor) -> Tensor:

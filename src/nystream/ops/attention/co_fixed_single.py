@@ -119,7 +119,7 @@ def outputs(
 
 def _outputs(
     q: Tensor,
-    logit: Tensor,
+    logit: Extended,
     value: Extended,
     cfg: AttentionConfig,
     fixed: Fixed,
@@ -133,19 +133,19 @@ def _outputs(
 
 def logits(k: Tensor, fixed: Fixed, cfg: AttentionConfig) -> Tensor:
     """[B, T, H, m]: logits of all landmarks with all keys."""
-    return (accumulate(k) @ accumulate(fixed.q_tilde).mT * cfg.scale).transpose(1, 2)
+    return (accumulate(fixed.q_tilde) * cfg.scale @ accumulate(k).mT).permute(0, 3, 1, 2)
 
 
 def extended_axis(
     k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed
-) -> tuple[Tensor, Extended]:
+) -> tuple[Extended, Extended]:
     """Logits and values on the extended axis: the rings, then the piece."""
-    logit = torch.cat([ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg)], 1)
+    logit = Extended(ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg))
     return logit, of_ring(state.ring_value, state.time, v)
 
 
 def roll_on(
-    logit: Tensor,
+    logit: Extended,
     value: Extended,
     state: FixedState,
     cfg: AttentionConfig,
@@ -153,7 +153,7 @@ def roll_on(
     decay: Tensor | None = None,
 ) -> FixedState:
     """The state after a piece of a stream; the partials are rebuilt from the rings."""
-    ring_logit = ring.roll_on(state.ring_logit, logit, when.lengths, when.after, void=-torch.inf)
+    ring_logit = ring.roll_on(state.ring_logit, logit.whole(), when.lengths, when.after, void=-torch.inf)
     ring_value = ring.roll_on(state.ring_value, value.whole(), when.lengths, when.after)
     parts = window.rebuild(cfg, ring_logit, ring_value, when.after, decay)
     return FixedState(when.after, ring_logit, ring_value, *parts)

@@ -44,7 +44,7 @@ def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor
 def weights(q: Tensor, k_tilde: Tensor, inverse: Tensor, cfg: AttentionConfig) -> Tensor:
     """Rows of B_φ Γ† [..., T, m] for queries q [..., T, D]."""
     # Landmarks before tokens, because a softmax over a short last dimension is several times slower.
-    return (accumulate(k_tilde) @ accumulate(q).mT * cfg.scale).softmax(-2).mT @ inverse
+    return (inverse.mT @ (accumulate(k_tilde) * cfg.scale @ accumulate(q).mT).softmax(-2)).mT
 
 
 def low_rank(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -27,69 +27,111 @@ def attend(
 ) -> Tensor:
     """q, key and value [B, T, H, D], rings [B, n, H, D], decay [B, H] -> [B, T, H, D]."""
     tokens = (q, ring_key, key, ring_value, value)
-    out: Tensor = _Attend.apply(scale, band, decay, *tokens)  # type: ignore[no-untyped-call]
-    return out
+    out, lse = _Attend.apply(scale, band, decay, *tokens)  # type: ignore[no-untyped-call]
+    out = _Normalized.apply(out, lse)  # type: ignore[no-untyped-call]
+    return cast(Tensor, out)
 
 
 def tile(kernel: str, width: int) -> Tile:
     """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90.
 
-    Two stages where three would need more shared memory than GPUs before sm_90 have.
+    Four warps where they can hold it, because eight do the work of a tile of 64 rows twice. Two stages where three
+    would need more shared memory than GPUs before sm_90 have.
     """
-    if width <= 64:
-        narrow = {"attend": Tile(64, 32, 4), "query_gradient": Tile(64, 32, 4, 2), "key_gradients": Tile(32, 64, 8, 2)}
-        return narrow[kernel]
-    return {"attend": Tile(64, 32, 4), "query_gradient": Tile(32, 64, 8), "key_gradients": Tile(64, 32, 8)}[kernel]
+    tiles = {"attend": Tile(64, 32, 4), "lse_gradient": Tile(32, 32, 4), "query_gradient": Tile(64, 32, 4, 2)}
+    return (tiles | {"key_gradients": Tile(32, 64, 4, 2) if width <= 64 else Tile(64, 32, 8)})[kernel]
 
 
 class _Attend(torch.autograd.Function):
+    """o and L, as if they did not depend on each other; `_Normalized` completes the gradient of L."""
+
     @staticmethod
-    def forward(ctx: Any, scale: float, band: Band, decay: Tensor | None, *inputs: Tensor) -> Tensor:
+    def forward(ctx: Any, scale: float, band: Band, decay: Tensor | None, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         tokens, decay = [x.contiguous() for x in inputs], None if decay is None else decay.contiguous()
         q = tokens[0]
         B, T, H, _ = q.shape
         out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=torch.float32)
-        sizes = _sizes("attend", scale, decay, *tokens[:2])
+        sizes = _sizes("attend", scale, launch.precision(q), decay, *tokens[:2])
         with launch.on(q):
             kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
                 *tokens, band.first_key, band.last_key, decay, out, lse, **sizes
             )
-        ctx.save_for_backward(*tokens, decay, out, lse, *band)
-        ctx.scale = scale
+        ctx.save_for_backward(*tokens, decay, lse, *band)
+        ctx.scale, ctx.precision = scale, sizes["PRECISION"]
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, out_gradient: Tensor, lse_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        ring_matters = ctx.needs_input_grad[4] or ctx.needs_input_grad[6]
+        function = partial(_gradients, ctx.scale, ctx.precision, ring_matters)
+        *tokens, falls = Once.apply(  # type: ignore[no-untyped-call]
+            function, out_gradient, lse_gradient, *ctx.saved_tensors
+        )
+        return None, None, falls, *tokens
+
+
+class _Normalized(torch.autograd.Function):
+    """o, with the gradient that L has because it normalizes o.
+
+    A node of its own, so that o, which nothing else needs, is freed before the gradients of the tokens are allocated.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, lse: Tensor) -> Tensor:
+        ctx.save_for_backward(out)
         return out
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        function = partial(_gradients, ctx.scale)
-        *tokens, falls = Once.apply(function, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return None, None, falls, *tokens
+        gradients: tuple[Tensor | None, ...] = Once.apply(  # type: ignore[no-untyped-call]
+            _lse_gradient, out_gradient.contiguous(), *ctx.saved_tensors
+        )
+        return gradients
 
 
-def _gradients(scale: float, out_gradient: Tensor, *saved: Tensor) -> Gradients:
-    """dq, dk and dv of the rings and of the piece, and dλ if there is a decay."""
-    tokens, (decay, out, lse), band = saved[:5], saved[5:8], Band(*saved[8:])
+def _lse_gradient(out_gradient: Tensor, out: Tensor) -> Gradients:
+    """do as it is, and dL."""
+    B, T, H, D = out.shape
+    gradient = out.new_empty(B, H, T, dtype=torch.float32)
+    rows = tile("lse_gradient", D).block_q
+    with launch.on(out):
+        kernels.lse_gradient[launch.programs(T, rows, B * H)](
+            out, out_gradient, gradient, T, H, D=D, DP=launch.padded(D), BLOCK_Q=rows
+        )
+    return out_gradient, gradient
+
+
+def _gradients(
+    scale: float, precision: str, ring_matters: bool, out_gradient: Tensor, lse_gradient: Tensor, *saved: Tensor
+) -> Gradients:
+    """dq, dk and dv of the rings, if they matter, and of the piece, and dλ if there is a decay."""
+    tokens, (decay, lse), band = saved[:5], saved[5:7], Band(*saved[7:])
     q, ring_key, *_ = tokens
     (B, T, H, D), n = q.shape, ring_key.shape[1]
-    out_gradient = out_gradient.contiguous()
-    q_gradient, overlap = torch.empty_like(q), torch.empty_like(lse)
-    key_gradient, value_gradient = (q.new_empty(B, n + T, H, D) for _ in range(2))
-    by_query, by_key = (_sizes(name, scale, decay, q, ring_key) for name in ("query_gradient", "key_gradients"))
+    start = 0 if ring_matters else n
+    q_gradient = torch.empty_like(q)
+    key_gradient, value_gradient = (q.new_empty(B, n + T - start, H, D) for _ in range(2))
+    by_query, by_key = (
+        _sizes(name, scale, precision, decay, q, ring_key) for name in ("query_gradient", "key_gradients")
+    )
     programs = launch.programs(T, by_query["BLOCK_Q"], B * H)
     falls = None if decay is None else lse.new_empty(programs)
     with launch.on(q):
         kernels.query_gradient[programs](
             *tokens, band.first_key, band.last_key, decay,
-            out, lse, out_gradient, q_gradient, overlap, falls, **by_query,
+            lse, out_gradient, lse_gradient, q_gradient, falls, **by_query,
         )  # fmt: skip
-        kernels.key_gradients[launch.programs(n + T, by_key["BLOCK_K"], B * H)](
+        kernels.key_gradients[launch.programs(n + T - start, by_key["BLOCK_K"], B * H)](
             *tokens, band.first_query, band.last_query, band.last_key, decay,
-            lse, out_gradient, overlap, key_gradient, value_gradient, **by_key,
+            lse, out_gradient, lse_gradient, key_gradient, value_gradient, start, **by_key,
         )  # fmt: skip
-    parts = (part for x in (key_gradient, value_gradient) for part in (x[:, :n], x[:, n:]))
+    parts = (part for x in (key_gradient, value_gradient) for part in launch.halves(x, n - start))
     return q_gradient, *parts, None if falls is None else falls.view(B, H, -1).sum(-1)
 
 
-def _sizes(kernel: str, scale: float, decay: Tensor | None, q: Tensor, ring_key: Tensor) -> dict[str, Any]:
+def _sizes(
+    kernel: str, scale: float, precision: str, decay: Tensor | None, q: Tensor, ring_key: Tensor
+) -> dict[str, Any]:
     _, T, H, D = q.shape
     return {
         "N": ring_key.shape[1],
@@ -100,6 +142,6 @@ def _sizes(kernel: str, scale: float, decay: Tensor | None, q: Tensor, ring_key:
         "DP": launch.padded(D),
         "PART": launch.padded(D) if D <= 64 else 32,
         "DECAY": decay is not None,
-        "PRECISION": launch.precision(q),
+        "PRECISION": precision,
         **tile(kernel, D).options(),
     }

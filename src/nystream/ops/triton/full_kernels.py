@@ -4,11 +4,11 @@
 
 The forward pass stores o and L; the backward pass computes the p again:
 
-    dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ − do_t o_tᵀ),   dλ = − Σ_ts ds_ts (age of s at t)
+    dL_t = − do_t o_tᵀ,   dv_s = Σ_t p_ts do_t,   ds_ts = p_ts (do_t v_sᵀ + dL_t),   dλ = − Σ_ts ds_ts (age of s at t)
     dq_t = Σ_s ds_ts k_s / √d,   dk_s = Σ_t ds_ts q_t / √d
 
 q, o [B, T, H, D]; k and v: N tokens of a ring and T of the piece, [B, N, H, D] and [B, T, H, D], their gradients
-[B, N + T, H, D]; L [B, H, T], a logarithm to base two; decay [B, H].
+[B, N + T − START, H, D], from place START on; L [B, H, T], a logarithm to base two; decay [B, H].
 """
 
 from __future__ import annotations
@@ -71,6 +71,26 @@ def attend(
 
 
 @triton.jit
+def lse_gradient(
+    out,
+    out_gradient,
+    l_gradient,
+    T,
+    H,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    BLOCK_Q: tl.constexpr,
+):
+    """dL."""
+    tile, b, h = position(T, H, BLOCK_Q)
+    row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
+    t = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    o = read(tokens(out, b, t, h, T, H, D), D, DP).to(tl.float32)
+    do = read(tokens(out_gradient, b, t, h, T, H, D), D, DP).to(tl.float32)
+    tl.store(l_gradient + row * T + t, -tl.sum(o * do, 1), mask=t < T)
+
+
+@triton.jit
 def query_gradient(
     q,
     ring_key,
@@ -80,11 +100,10 @@ def query_gradient(
     first_key,
     last_key,
     decay,
-    out,
     lse,
     out_gradient,
+    l_gradient,
     q_gradient,
-    overlap,
     decay_gradient,
     N,
     T,
@@ -98,7 +117,7 @@ def query_gradient(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dq, and do_t o_tᵀ in `overlap` [B, H, T]; dλ of every tile in `decay_gradient` [B, H, tiles]."""
+    """dq; dλ of every tile in `decay_gradient` [B, H, tiles]."""
     tile, b, h = position(T, H, BLOCK_Q)
     row, b = b * H + h, b.to(tl.int64)
     t = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
@@ -106,11 +125,8 @@ def query_gradient(
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     queries, slopes = tokens(q, b, t, h, T, H, D), tokens(out_gradient, b, t, h, T, H, D)
-    o = read(tokens(out, b, t, h, T, H, D), D, DP).to(tl.float32)
-    along = tl.sum(read(slopes, D, DP).to(tl.float32) * o, 1)
     line = row.to(tl.int64) * T
-    tl.store(overlap + line + t, along, mask=t < T)
-    whole = tl.load(lse + line + known)
+    whole, dl = tl.load(lse + line + known), tl.load(l_gradient + line + known)
     dq = tl.zeros([BLOCK_Q, DP], tl.float32)
     aged = tl.zeros([BLOCK_Q], tl.float32)
     for at in range(tl.min(first, 0), tl.max(last, 0) + 1, BLOCK_K):
@@ -121,7 +137,7 @@ def query_gradient(
         logit = products(queries, keys, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION) * (scale * LOG2E)
         p = tl.exp2(logit + biases(seen, age, rate, DECAY) - whole[:, None])
         dp = products(slopes, values, D, DP, BLOCK_Q, BLOCK_K, PART, PRECISION)
-        ds = p * (dp - along[:, None])
+        ds = p * (dp + dl[:, None])
         k = read(keys, D, DP)
         dq = tl.dot(ds.to(k.dtype), k, dq, input_precision=PRECISION)
         if DECAY:
@@ -144,9 +160,10 @@ def key_gradients(
     decay,
     lse,
     out_gradient,
-    overlap,
+    l_gradient,
     key_gradient,
     value_gradient,
+    START,
     N,
     T,
     H,
@@ -161,9 +178,9 @@ def key_gradients(
 ):
     """dk and dv."""
     S = N + T
-    tile, b, h = position(S, H, BLOCK_K)
+    tile, b, h = position(S - START, H, BLOCK_K)
     row, b = b * H + h, b.to(tl.int64)
-    s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    s = START + tile * BLOCK_K + tl.arange(0, BLOCK_K)
     known = b * S + tl.minimum(s, S - 1)
     first, last = tl.load(first_query + known), tl.load(last_query + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
@@ -175,7 +192,7 @@ def key_gradients(
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
         queries, slopes = tokens(q, b, t, h, T, H, D), tokens(out_gradient, b, t, h, T, H, D)
-        whole, along = tl.load(lse + line + t_known), tl.load(overlap + line + t_known)
+        whole, dl = tl.load(lse + line + t_known), tl.load(l_gradient + line + t_known)
         seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
         age = (tl.load(last_key + b * T + t_known)[None, :] - tl.minimum(s, S - 1)[:, None]).to(tl.float32)
         logit = products(keys, queries, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION) * (scale * LOG2E)
@@ -183,8 +200,8 @@ def key_gradients(
         do = read(slopes, D, DP)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision=PRECISION)
         dp = products(values, slopes, D, DP, BLOCK_K, BLOCK_Q, PART, PRECISION)
-        ds = p * (dp - along[None, :])
+        ds = p * (dp + dl[None, :])
         query = read(queries, D, DP)
         dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
-    write(tokens(key_gradient, b, s, h, S, H, D), dk * scale, s < S, D, DP)
-    write(tokens(value_gradient, b, s, h, S, H, D), dv, s < S, D, DP)
+    write(tokens(key_gradient, b, s - START, h, S - START, H, D), dk * scale, s < S, D, DP)
+    write(tokens(value_gradient, b, s - START, h, S - START, H, D), dv, s < S, D, DP)

@@ -3,10 +3,11 @@
 With y_j(t) = Σ_s e_jts v_s,
 
     dw_tj = do_t y_j(t)ᵀ,   dv_s = Σ_tj w_tj e_jts do_t,   dl_js = Σ_t w_tj e_jts (do_t v_sᵀ − dw_tj)
-    dλ    = − Σ_tjs w_tj e_jts (do_t v_sᵀ − dw_tj) (age of s at t)
+    dλ    = − Σ_tjs w_tj e_jts (do_t v_sᵀ − dw_tj) (age of s at any origin)
 
-Here, too, a tile has a middle and edges: the queries that see all keys of the tile are summed once for it, and those
-that see some of them are taken one by one. dw and dl have the shapes of w and l; dv is [B, S, H, D].
+since Σ_s e_jts (do_t v_sᵀ − dw_tj) = 0. Here, too, a tile has a middle and edges: the queries that see all keys of the
+tile are summed once for it, and those that see some of them are taken one by one. dw has the shape of w;
+dl [B, H, m, S − START] and dv [B, S − START, H, D] are those of the keys from place START on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.landmark_kernels import middle_sums
+from nystream.ops.triton.landmark_kernels import REACH, logits, middle_sums, sees
 from nystream.ops.triton.tiles import (
     FLOOR,
     LOG2E,
@@ -33,6 +34,7 @@ from nystream.ops.triton.tiles import (
 
 @triton.jit
 def weight_gradient(
+    weight,
     logit,
     ring_value,
     value,
@@ -42,6 +44,7 @@ def weight_gradient(
     lse,
     out_gradient,
     w_gradient,
+    decay_gradient,
     N,
     T,
     H,
@@ -55,7 +58,7 @@ def weight_gradient(
     PART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dw."""
+    """dw; dλ of every tile in `decay_gradient` [B, H, tiles]."""
     S = N + T
     tile, b, h = position(T, H, BLOCK_Q)
     row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
@@ -67,10 +70,13 @@ def weight_gradient(
     origin = tl.min(last, 0)
 
     j = tl.arange(0, MP)
-    lines = (row * M + j)[:, None] * T + known[None, :]
-    own = tl.load(lse + lines, mask=(j < M)[:, None], other=0.0) + (rate * (last - origin))[None, :]
+    lines = row * M * T
+    places = j[:, None] * T + known[None, :]
+    own = tl.load(lse + lines + places, mask=(j < M)[:, None], other=0.0)
+    if DECAY:
+        own += (rate * (last - origin))[None, :]
     reference = tl.min(own, 1)
-    sums = middle_sums(
+    sums, aged_sums, aged_total = middle_sums(
         logit,
         ring_value,
         value,
@@ -89,18 +95,26 @@ def weight_gradient(
         DP,
         M,
         MP,
+        DECAY,
+        DECAY,
         BLOCK_K,
         PRECISION,
     )
-    do = read(tokens(out_gradient, b, t, h, T, H, D), D, DP)
-    dw = tl.exp2(reference[:, None] - own) * tl.dot(sums, tl.trans(do), input_precision=PRECISION)  # [MP, BLOCK_Q]
+    do = tl.trans(read(tokens(out_gradient, b, t, h, T, H, D), D, DP))
+    share = tl.exp2(reference[:, None] - own)
+    dw = share * tl.dot(sums, do, input_precision=PRECISION)  # [MP, BLOCK_Q]
+    # Σ_s e_jts (age of s at `origin`), and the same with do_t v_sᵀ
+    ages = tl.zeros([MP, BLOCK_Q], tl.float32)
+    aged_dw = tl.zeros([MP, BLOCK_Q], tl.float32)
+    if DECAY:
+        ages += share * aged_total[:, None]
+        aged_dw += share * tl.dot(aged_sums, do, input_precision=PRECISION)
 
     before, count = edge_tiles(begin, shared, rest, end, BLOCK_K)
     for number in range(count):
         at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
         s = at + tl.arange(0, BLOCK_K)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-        bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
         dp = products(
             tokens(out_gradient, b, t, h, T, H, D),
             extended(ring_value, value, b, s, h, N, T, H, D),
@@ -111,12 +125,32 @@ def weight_gradient(
             PART,
             PRECISION,
         )
-        for i in range(M):
-            x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
-            whole = tl.load(lse + (row * M + i) * T + known)
-            part = tl.sum(tl.exp2((x[None, :] + bias) - whole[:, None]) * dp, 1)
-            dw += tl.where((j == i)[:, None], part[None, :], 0.0)
-    tl.store(w_gradient + lines, dw, mask=(j < M)[:, None] & (t < T)[None, :])
+        age = (origin - s).to(tl.float32)[None, :]
+        x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
+        top = tl.maximum(tl.max(x, 1), FLOOR)
+        above = top[:, None] - tl.where(sees(first, last, at, until)[None, :], own, float("inf"))
+        if tl.max(tl.max(above, 1), 0) < REACH:
+            e, rise = tl.exp2(x - top[:, None]), tl.exp2(above)
+            slopes = tl.trans(tl.where(seen, dp, 0.0))
+            dw += rise * tl.dot(e, slopes, input_precision=PRECISION)
+            if DECAY:
+                ages += rise * tl.dot(e * age, tl.trans(seen.to(tl.float32)), input_precision=PRECISION)
+                aged_dw += rise * tl.dot(e * age, slopes, input_precision=PRECISION)
+        else:
+            bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
+            for i in range(M):
+                l_i = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
+                e_i = tl.exp2((l_i[None, :] + bias) - tl.load(lse + lines + i * T + known)[:, None])
+                this = (j == i)[:, None]
+                dw += tl.where(this, tl.sum(e_i * dp, 1)[None, :], 0.0)
+                if DECAY:
+                    ages += tl.where(this, tl.sum(e_i * age, 1)[None, :], 0.0)
+                    aged_dw += tl.where(this, tl.sum(e_i * age * dp, 1)[None, :], 0.0)
+    exists = (j < M)[:, None] & (t < T)[None, :]
+    tl.store(w_gradient + lines + places, dw, mask=exists)
+    if DECAY:
+        w = tl.load(weight + lines + places, mask=exists, other=0.0)
+        tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.sum(w * (aged_dw - dw * ages), 1), 0))
 
 
 @triton.jit
@@ -134,7 +168,7 @@ def middle_gradients(
     w_gradient,
     logit_gradient,
     value_gradient,
-    decay_gradient,
+    START,
     N,
     T,
     H,
@@ -147,11 +181,11 @@ def middle_gradients(
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """dl and dv, from the queries that see all keys of a tile; dλ of every tile in `decay_gradient` [B, H, tiles]."""
+    """dl and dv, from the queries that see all keys of a tile."""
     S = N + T
-    tile, b, h = position(S, H, BLOCK_K)
+    tile, b, h = position(S - START, H, BLOCK_K)
     row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
-    s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    s = START + tile * BLOCK_K + tl.arange(0, BLOCK_K)
     exists, known = s < S, tl.minimum(s, S - 1)
     first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
@@ -159,43 +193,33 @@ def middle_gradients(
     origin = tl.max(known, 0)
 
     j = tl.arange(0, MP)
-    lines = (row * M + j)[:, None] * S + known[None, :]
-    real = (j < M)[:, None] & exists[None, :]
-    own = tl.load(logit + lines, mask=real, other=float("-inf")) - (rate * (origin - known))[None, :]
+    own = logits(logit, row, s, S, origin, rate, S, M, MP, DECAY)
     reference = tl.maximum(tl.max(own, 1), FLOOR)  # the queries see all these keys, so it is above none of their L
 
-    # Sums over queries of w exp(r − L) times do and dw, and of the same times the age of `origin`.
+    lines = row * M * T
+    # Sums over queries of w exp(r − L) times do and dw.
     sums, dots = tl.zeros([MP, DP], tl.float32), tl.zeros([MP], tl.float32)
-    aged_sums, aged_dots = tl.zeros([MP, DP], tl.float32), tl.zeros([MP], tl.float32)
     for at in range(shared, rest, BLOCK_Q):
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
-        t_lines = (row * M + j)[:, None] * T + t_known[None, :]
+        places = j[:, None] * T + t_known[None, :]
         there = (j < M)[:, None] & (t < rest)[None, :]
-        below = reference[:, None] - tl.load(lse + t_lines, mask=there, other=float("inf"))
-        age = (tl.load(last_key + b * T + t_known) - origin).to(tl.float32)
+        below = reference[:, None] - tl.load(lse + lines + places, mask=there, other=float("inf"))
         if DECAY:
-            below -= (rate * age)[None, :]
-        share = tl.load(weight + t_lines, mask=there, other=0.0) * tl.exp2(below)
-        dw = tl.load(w_gradient + t_lines, mask=there, other=0.0)
+            below -= (rate * (tl.load(last_key + b * T + t_known) - origin))[None, :]
+        share = tl.load(weight + lines + places, mask=there, other=0.0) * tl.exp2(below)
+        dw = tl.load(w_gradient + lines + places, mask=there, other=0.0)
         do = read(tokens(out_gradient, b, t, h, T, H, D), D, DP)
         sums = tl.dot(share, do, sums, input_precision=PRECISION)
         dots += tl.sum(share * dw, 1)
-        if DECAY:
-            aged = share * age[None, :]
-            aged_sums = tl.dot(aged, do, aged_sums, input_precision=PRECISION)
-            aged_dots += tl.sum(aged * dw, 1)
 
     e = tl.exp2(own - reference[:, None])
     v = read(extended(ring_value, value, b, s, h, N, T, H, D), D, DP).to(tl.float32)
     slope = tl.dot(sums, tl.trans(v), input_precision=PRECISION) - dots[:, None]
-    tl.store(logit_gradient + lines, e * slope, mask=real)
+    dl = logit_gradient + row * M * (S - START) + (j[:, None] * (S - START) + (s - START)[None, :])
+    tl.store(dl, e * slope, mask=(j < M)[:, None] & exists[None, :])
     dv = tl.dot(tl.trans(e), sums, input_precision=PRECISION)
-    write(tokens(value_gradient, b, s, h, S, H, D), dv, exists, D, DP)
-    if DECAY:
-        slope = slope * (origin - known).to(tl.float32)[None, :] - aged_dots[:, None]
-        slope += tl.dot(aged_sums, tl.trans(v), input_precision=PRECISION)
-        tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.sum(e * slope, 1), 0))
+    write(tokens(value_gradient, b, s - START, h, S - START, H, D), dv, exists, D, DP)
 
 
 @triton.jit
@@ -213,7 +237,7 @@ def edge_gradients(
     w_gradient,
     logit_gradient,
     value_gradient,
-    decay_gradient,
+    START,
     N,
     T,
     H,
@@ -229,29 +253,34 @@ def edge_gradients(
 ):
     """dl and dv, with the queries that see some keys of a tile added; the tiles are those of `middle_gradients`."""
     S = N + T
-    tile, b, h = position(S, H, BLOCK_K)
+    tile, b, h = position(S - START, H, BLOCK_K)
     row, b = (b * H + h).to(tl.int64), b.to(tl.int64)
-    s = tile * BLOCK_K + tl.arange(0, BLOCK_K)
+    s = START + tile * BLOCK_K + tl.arange(0, BLOCK_K)
     exists, known = s < S, tl.minimum(s, S - 1)
     first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     begin, shared, rest, end = split(first, last)
 
+    origin = tl.max(known, 0)
+
     j = tl.arange(0, MP)
-    lines = (row * M + j)[:, None] * S + known[None, :]
+    x = logits(logit, row, s, S, origin, rate, S, M, MP, DECAY)
+    top = tl.maximum(tl.max(x, 1), FLOOR)
+    e = tl.exp2(x - top[:, None])
+    lines = row * M * T
+    dl_places = logit_gradient + row * M * (S - START) + (j[:, None] * (S - START) + (s - START)[None, :])
     real = (j < M)[:, None] & exists[None, :]
-    dl = tl.load(logit_gradient + lines, mask=real, other=0.0)
-    dv = read(tokens(value_gradient, b, s, h, S, H, D), D, DP).to(tl.float32)
-    fall = tl.zeros([BLOCK_K], tl.float32)
+    dl = tl.load(dl_places, mask=real, other=0.0)
+    dv_tokens = tokens(value_gradient, b, s - START, h, S - START, H, D)
+    dv = read(dv_tokens, D, DP).to(tl.float32)
     before, count = edge_tiles(begin, shared, rest, end, BLOCK_Q)
     for number in range(count):
         at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_Q)
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
+        newest = tl.load(last_key + b * T + t_known)
         seen = (t[None, :] >= first[:, None]) & (t[None, :] <= last[:, None])
         seen = seen & exists[:, None] & (t < until)[None, :]
-        age = (tl.load(last_key + b * T + t_known)[None, :] - known[:, None]).to(tl.float32)
-        bias = biases(seen, age, rate, DECAY)
         dp = products(
             extended(ring_value, value, b, s, h, N, T, H, D),
             tokens(out_gradient, b, t, h, T, H, D),
@@ -262,23 +291,28 @@ def edge_gradients(
             PART,
             PRECISION,
         )
-        p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-        slopes = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
-        for i in range(M):
-            x = tl.load(logit + (row * M + i) * S + known)
-            whole = tl.load(lse + (row * M + i) * T + t_known)
-            w = tl.load(weight + (row * M + i) * T + t_known)
-            dw = tl.load(w_gradient + (row * M + i) * T + t_known)
-            we = w[None, :] * tl.exp2((x[:, None] + bias) - whole[None, :])
-            part = we * (dp - dw[None, :])
-            p += we
-            dl += tl.where((j == i)[:, None], tl.sum(part, 1)[None, :], 0.0)
-            if DECAY:
-                slopes += part
-        dv = tl.dot(p, read(tokens(out_gradient, b, t, h, T, H, D), D, DP), dv, input_precision=PRECISION)
+        places = j[:, None] * T + t_known[None, :]
+        own = tl.load(lse + lines + places, mask=(j < M)[:, None], other=0.0)
         if DECAY:
-            fall += tl.sum(slopes * age, 1)
-    tl.store(logit_gradient + lines, dl, mask=real)
-    write(tokens(value_gradient, b, s, h, S, H, D), dv, exists, D, DP)
-    if DECAY:
-        tl.store(decay_gradient + tl.program_id(0), -tl.sum(fall, 0))
+            own += (rate * (newest - origin))[None, :]
+        if tl.max(top - tl.min(own, 1), 0) < REACH:
+            share = tl.load(weight + lines + places, mask=(j < M)[:, None], other=0.0) * tl.exp2(top[:, None] - own)
+            sunk = share * tl.load(w_gradient + lines + places, mask=(j < M)[:, None], other=0.0)
+            p = tl.where(seen, tl.dot(tl.trans(e), share, input_precision=PRECISION), 0.0)
+            part = tl.dot(share, tl.trans(tl.where(seen, dp, 0.0)), input_precision=PRECISION)
+            part -= tl.dot(sunk, tl.trans(seen.to(tl.float32)), input_precision=PRECISION)
+            dl += e * part
+        else:
+            bias = biases(seen, (newest[None, :] - known[:, None]).to(tl.float32), rate, DECAY)
+            p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
+            for i in range(M):
+                l_i = tl.load(logit + (row * M + i) * S + known)
+                whole = tl.load(lse + lines + i * T + t_known)
+                w_i = tl.load(weight + lines + i * T + t_known)
+                dw_i = tl.load(w_gradient + lines + i * T + t_known)
+                we = w_i[None, :] * tl.exp2((l_i[:, None] + bias) - whole[None, :])
+                p += we
+                dl += tl.where((j == i)[:, None], tl.sum(we * (dp - dw_i[None, :]), 1)[None, :], 0.0)
+        dv = tl.dot(p, read(tokens(out_gradient, b, t, h, T, H, D), D, DP), dv, input_precision=PRECISION)
+    tl.store(dl_places, dl, mask=real)
+    write(dv_tokens, dv, exists, D, DP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,13 +18,17 @@ from nystream.ops.triton.once import Gradients, Once
 
 
 def attend(
-    weight: Tensor, logit: Tensor, ring_value: Tensor, value: Tensor, decay: Tensor | None, band: Band
+    weight: Tensor,
+    ring_logit: Tensor,
+    logit: Tensor,
+    ring_value: Tensor,
+    value: Tensor,
+    decay: Tensor | None,
+    band: Band,
 ) -> Tensor:
-    """weight [B, T, H, m], logit [B, n + T, H, m], values [B, n, H, D] and [B, T, H, D], decay [B, H] -> [B, T, H, D].
-
-    The result is float32.
-    """
-    out: Tensor = _Attend.apply(band, weight, logit, ring_value, value, decay)  # type: ignore[no-untyped-call]
+    """weight and logit [B, T, H, m], value [B, T, H, D], rings [B, n, H, .], decay [B, H] -> [B, T, H, D], float32."""
+    tensors = (weight, ring_logit, logit, ring_value, value, decay)
+    out: Tensor = _Attend.apply(band, *tensors)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -32,28 +37,41 @@ def tile(kernel: str, width: int, m: int) -> Tile:
 
     Large tiles have wide edges, small ones sum the middle more often.
     """
-    if width > 64 and kernel == "edge_gradients":
-        return Tile(16, 32, 4 if m <= 16 else 8)
-    return Tile(32, 32, 8 if m > 16 or (width > 64 and kernel == "middle_gradients") else 4)
+    warps = 4 if m <= 16 else 8
+    rows = 64 if width <= 64 and m <= 16 else 32
+    return {
+        "normalize": Tile(64 if m <= 16 else 32, 32, warps),
+        "attend": Tile(rows, 32, warps, 2),
+        "weight_gradient": Tile(rows, 16, warps, 2),
+        "middle_gradients": Tile(32, 32, warps, 3 if width <= 64 else 2),
+        "edge_gradients": Tile(16, 32, warps),
+    }[kernel]
 
 
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, band: Band, weight: Tensor, logit: Tensor, ring_value: Tensor, value: Tensor, decay: Tensor | None
+        ctx: Any,
+        band: Band,
+        weight: Tensor,
+        ring_logit: Tensor,
+        logit: Tensor,
+        ring_value: Tensor,
+        value: Tensor,
+        decay: Tensor | None,
     ) -> Tensor:
-        weight, logit = (x.permute(0, 2, 3, 1) for x in (weight, logit))  # [B, H, m, T], [B, H, m, n + T]
-        # Once for all kernels, because rounding that differs between them would not cancel in gradients.
-        logit = torch.mul(logit, math.log2(math.e), out=torch.empty_like(logit, memory_format=torch.contiguous_format))
-        weight, ring_value, value = (x.contiguous() for x in (weight, ring_value, value))
+        weight = weight.permute(0, 2, 3, 1).contiguous()  # [B, H, m, T]
+        logit = _to_base_two(ring_logit, logit)  # [B, H, m, n + T]
+        ring_value, value = ring_value.contiguous(), value.contiguous()
         decay = None if decay is None else decay.contiguous()
-        (B, H, m, T), D = weight.shape, value.shape[-1]
+        (B, H, _, T), D = weight.shape, value.shape[-1]
         lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
-        first, second = (_sizes(kernel, weight, ring_value, decay) for kernel in ("normalize", "attend"))
-        for name in ("D", "DP", "MP", "PRECISION"):
+        ctx.precision = launch.precision(value)
+        first, second = (_sizes(name, ctx.precision, weight, ring_value, decay) for name in ("normalize", "attend"))
+        for name in ("D", "DP", "PRECISION"):
             del first[name]
         with launch.on(value):
-            kernels.normalize[launch.programs(T, first["BLOCK_Q"], B * H * m)](
+            kernels.normalize[launch.programs(T, first["BLOCK_Q"], B * H)](
                 logit, band.first_key, band.last_key, decay, lse, **first
             )
             kernels.attend[launch.programs(T, second["BLOCK_Q"], B * H)](
@@ -64,11 +82,27 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        slopes = Once.apply(_gradients, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        ring_matters = ctx.needs_input_grad[2] or ctx.needs_input_grad[4]
+        function = partial(_gradients, ctx.precision, ring_matters)
+        slopes = Once.apply(function, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
         return None, *slopes
 
 
+def _to_base_two(ring_logit: Tensor, logit: Tensor) -> Tensor:
+    """Logits [B, n, H, m] and [B, T, H, m] as logarithms to base two, [B, H, m, n + T].
+
+    Once for all kernels, because rounding that differs between them would not cancel in gradients.
+    """
+    (B, n, H, m), T = ring_logit.shape, logit.shape[1]
+    out = logit.new_empty(B, H, m, n + T)
+    for part, x in zip(out.split([n, T], -1), (ring_logit, logit), strict=True):
+        torch.mul(x.permute(0, 2, 3, 1), math.log2(math.e), out=part)
+    return out
+
+
 def _gradients(
+    precision: str,
+    ring_matters: bool,
     out_gradient: Tensor,
     weight: Tensor,
     logit: Tensor,
@@ -78,35 +112,37 @@ def _gradients(
     lse: Tensor,
     *runs: Tensor,
 ) -> Gradients:
-    """dw, dl, dv of the ring and of the piece, and dλ if there is a decay."""
-    band, (B, H, _, T), n = Band(*runs), weight.shape, ring_value.shape[1]
+    """dw, dl and dv of the ring, if it matters, and of the piece, and dλ if there is a decay."""
+    band, (B, H, m, T), n = Band(*runs), weight.shape, ring_value.shape[1]
+    start = 0 if ring_matters else n
     out_gradient = out_gradient.contiguous()
-    weight_gradient, logit_gradient = torch.empty_like(weight), torch.empty_like(logit)
-    value_gradient = value.new_empty(B, n + T, H, value.shape[-1])
+    weight_gradient, logit_gradient = torch.empty_like(weight), logit.new_empty(B, H, m, n + T - start)
+    value_gradient = value.new_empty(B, n + T - start, H, value.shape[-1])
     by_query, middle, edges = (
-        _sizes(name, weight, ring_value, decay) for name in ("weight_gradient", "middle_gradients", "edge_gradients")
+        _sizes(name, precision, weight, ring_value, decay)
+        for name in ("weight_gradient", "middle_gradients", "edge_gradients")
     )
     part = {"PART": min(32, launch.padded(value.shape[-1]))}
-    programs = launch.programs(n + T, middle["BLOCK_K"], B * H)
-    falls = None if decay is None else lse.new_empty(2, *programs)
-    middle_falls, edge_falls = (None, None) if falls is None else falls.unbind()
+    query_tiles = launch.programs(T, by_query["BLOCK_Q"], B * H)
+    key_tiles = launch.programs(n + T - start, middle["BLOCK_K"], B * H)
+    falls = None if decay is None else lse.new_empty(query_tiles)
     with launch.on(value):
-        gradients.weight_gradient[launch.programs(T, by_query["BLOCK_Q"], B * H)](
-            logit, ring_value, value, band.first_key, band.last_key, decay,
-            lse, out_gradient, weight_gradient, **by_query, **part,
+        gradients.weight_gradient[query_tiles](
+            weight, logit, ring_value, value, band.first_key, band.last_key, decay,
+            lse, out_gradient, weight_gradient, falls, **by_query, **part,
         )  # fmt: skip
         tensors = (
             weight, logit, ring_value, value, band.first_query, band.last_query, band.last_key, decay,
-            lse, out_gradient, weight_gradient, logit_gradient, value_gradient,
+            lse, out_gradient, weight_gradient, logit_gradient, value_gradient, start,
         )  # fmt: skip
-        gradients.middle_gradients[programs](*tensors, middle_falls, **middle)
-        gradients.edge_gradients[programs](*tensors, edge_falls, **edges, **part)
+        gradients.middle_gradients[key_tiles](*tensors, **middle)
+        gradients.edge_gradients[key_tiles](*tensors, **edges, **part)
     dw, dl = (x.permute(0, 3, 1, 2) for x in (weight_gradient, logit_gradient))
-    rates = None if falls is None else falls.view(2, B, H, -1).sum((0, -1))
-    return dw, dl, value_gradient[:, :n], value_gradient[:, n:], rates
+    rates = None if falls is None else falls.view(B, H, -1).sum(-1)
+    return dw, *launch.halves(dl, n - start), *launch.halves(value_gradient, n - start), rates
 
 
-def _sizes(kernel: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None) -> dict[str, Any]:
+def _sizes(kernel: str, precision: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None) -> dict[str, Any]:
     (_, H, m, T), (_, n, _, D) = weight.shape, ring_value.shape
     return {
         "N": n,
@@ -117,6 +153,6 @@ def _sizes(kernel: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None
         "M": m,
         "MP": launch.padded(m),
         "DECAY": decay is not None,
-        "PRECISION": launch.precision(ring_value),
+        "PRECISION": precision,
         **tile(kernel, D, m).options(),
     }

@@ -9,6 +9,8 @@ import torch
 import triton
 from torch import Tensor
 
+from nystream.ops.precision import rounded
+
 SMALLEST = 16  # of any side of a tile that enters a matrix product
 
 
@@ -34,9 +36,10 @@ def precision(x: Tensor) -> str:
     """How products of float32 numbers are computed where one factor comes from `x`.
 
     In three TensorFloat-32 products, which loses next to nothing, unless `torch.set_float32_matmul_precision` allows
-    one. One is enough for bfloat16 numbers, which TensorFloat-32 represents exactly.
+    one. One is enough for numbers of 16 bits, which TensorFloat-32 represents exactly: bfloat16, and projections that
+    autocast has computed.
     """
-    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest" and not rounded()
     return "tf32x3" if exact else "tf32"
 
 
@@ -48,3 +51,8 @@ def on(x: Tensor) -> AbstractContextManager[Any]:
 def programs(length: int, block: int, rows: int) -> tuple[int]:
     """The grid: one program for each tile of `block` places of each row."""
     return (triton.cdiv(length, block) * rows,)
+
+
+def halves(gradient: Tensor, ring: int) -> tuple[Tensor | None, Tensor]:
+    """The gradients of a ring of this length, None if it is 0, and of the piece after it, along dimension 1."""
+    return gradient[:, :ring] if ring else None, gradient[:, ring:]

@@ -16,14 +16,16 @@ FLOOR = tl.constexpr(-1e30)  # as in `ops.partials`
 @triton.jit
 def tokens(x, b, place, h, length, H, D: tl.constexpr):
     """Pointers to tokens of x [B, length, H, D] at places [P]; to the last one for places past the end."""
-    return x + ((b * length + tl.minimum(place, length - 1)) * H + h) * D
+    first = x + (b * length * H + h) * D
+    return first + tl.minimum(place, length - 1).to(tl.int64) * (H * D)
 
 
 @triton.jit
 def extended(ring, x, b, place, h, N, T, H, D: tl.constexpr):
     """Pointers to tokens at places [P] of the extended axis: ring [B, N, H, D], oldest first, then x [B, T, H, D]."""
-    in_ring = ring + ((b * N + tl.minimum(place, N - 1)) * H + h) * D
-    return tl.where(place < N, in_ring, tokens(x, b, tl.maximum(place - N, 0), h, T, H, D))
+    place = tl.minimum(place, N + T - 1)
+    first = tl.where(place < N, ring + (b * N * H + h) * D, x + ((b * T - N) * H + h) * D)
+    return first + place.to(tl.int64) * (H * D)
 
 
 @triton.jit

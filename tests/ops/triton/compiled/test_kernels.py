@@ -8,12 +8,12 @@ import pytest
 SHARED = {90: 227 * 1024, 89: 99 * 1024}  # bytes of shared memory that a program may use, by compute capability
 SPILLED = 16  # bytes of a thread: ptxas spills a few where that lets more programs run at once
 KERNELS = [
-    *(("full", name) for name in ("attend", "query_gradient", "key_gradients")),
+    *(("full", name) for name in ("attend", "lse_gradient", "query_gradient", "key_gradients")),
     *(("landmarks", name) for name in ("normalize", "attend", "weight_gradient", "middle_gradients", "edge_gradients")),
 ]
 RUNS = {"first_key", "last_key", "first_query", "last_query"}
-SIZES = {"N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
-FLOAT32 = {"weight", "logit", "decay", "lse", "overlap", "w_gradient", "logit_gradient", "decay_gradient"}
+SIZES = {"START": "i32", "N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
+FLOAT32 = {"weight", "logit", "decay", "lse", "l_gradient", "w_gradient", "logit_gradient", "decay_gradient"}
 
 
 def compiled(family, name, width, dtype, decay, capability=90, **ones):

@@ -10,6 +10,7 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 import nystream as ns
 from nystream.ops import fused
+from nystream.ops.triton import launch
 from nystream.testing import relative_error
 
 compare = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("compare.py"))))
@@ -27,10 +28,11 @@ def piece(tokens=40, batch=1, before=7):
 
 
 @pytest.mark.parametrize("decay", [False, True])
-@pytest.mark.parametrize("size", [100.0, -100.0])
+@pytest.mark.parametrize("size", [100.0, -100.0, 35.0])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_outliers(variant, size, decay):
-    # A token whose logits are about ±100 enters the window and leaves it again.
+    # A token whose logits are about this size enters the window and leaves it again. The kernels of fixed landmarks
+    # multiply factors for logits up to about 40 above the others, and compute every exponential for larger ones.
     attn, tokens = compare.build(config(variant, decay=decay)), piece()
     direction = attn.q_tilde[:, 0].flatten() if attn.config.fixed else attn.q_proj(tokens.x[0, 30])
     key = tokens.x.clone()
@@ -85,6 +87,26 @@ def test_bfloat16(variant):
     for name in ("x", "v_proj.weight", "q_proj.weight"):
         assert gradients[name].dtype == torch.bfloat16
         assert (gradients[name] - exact[name]).norm() / exact[name].norm() < 0.05, name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_autocast(variant, monkeypatch):
+    asked = []
+    monkeypatch.setattr(launch, "precision", lambda x, usual=launch.precision: asked.append(usual(x)) or asked[-1])
+    attn, tokens = compare.build(config(variant, decay=True)), piece()
+    slope = torch.randn_like(tokens.x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, state, gradients = compare.run(attn, tokens, slope)
+        with fused.kernels("never"):
+            expected, _, exact = compare.run(attn, tokens, slope)
+    assert asked == ["tf32"]  # enough for projections in bfloat16, and the backward pass uses the same
+    assert state.ring_value.dtype == torch.float32
+    assert relative_error(y, expected) < 0.02
+    for name, gradient in gradients.items():
+        assert gradient.dtype == torch.float32, name
+        assert relative_error(gradient, exact[name]) < 0.05, name
+    compare.run(attn, tokens, slope)
+    assert asked == ["tf32", "tf32x3"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
