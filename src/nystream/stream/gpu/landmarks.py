@@ -19,7 +19,7 @@ from nystream.stream.gpu.kernels.step import step
 from nystream.stream.gpu.launch import Call, Plan, plan, programs
 from nystream.stream.gpu.tiles import max_edges, tile, warps
 
-RENEWERS = 1.1  # programs for streams that enter a block, over their number if all phases are equally frequent
+RENEWERS = 1.1  # programs for streams that enter a block, relative to their number if all phases are equally frequent
 
 
 class LandmarkAttention(Attention):
@@ -47,15 +47,13 @@ class LandmarkAttention(Attention):
         return self.cut.bytes(self.token_bytes, self.partial_bytes) + r * given
 
     def void(self) -> dict[str, Tensor]:
-        cfg, count, logit, value = (
-            self.config,
-            self.cut.partials,
-            self.tile.logit,
-            self.tile.value.blocked(self.config.m),
-        )
-        lse = logit.store(torch.full((1, count, cfg.num_heads, cfg.m), FLOOR, device=self.device), FLOOR)
-        mean = value.store(torch.zeros(1, count, cfg.m, cfg.num_heads, cfg.head_dim, device=self.device))
-        return super().void() | {"part_lse": lse, "part_mean": mean}
+        count, heads, m = self.cut.partials, self.config.num_heads, self.config.m
+        lse = torch.full((1, count, heads, m), FLOOR, device=self.device)
+        mean = torch.zeros(1, count, m, heads, self.config.head_dim, device=self.device)
+        return super().void() | {
+            "part_lse": self.tile.logit.store(lse, FLOOR),
+            "part_mean": self.tile.value.blocked(m).store(mean),
+        }
 
     def stored(self, name: str, leaf: Tensor) -> Tensor:
         if name not in self.layouts:
@@ -171,7 +169,7 @@ class FixedAttention(LandmarkAttention):
         for layer, landmarks in ((module.k_proj, module.q_tilde), (module.q_proj, module.k_tilde)):
             weight, bias = _products(layer, landmarks, self.config.scale)
             weights.append(layout.store(weight.movedim(2, 0)[:, None]).flatten(1).T)
-            biases.append(layout.store(bias[None], -torch.inf).flatten())  # −inf where nothing but a strip is completed
+            biases.append(layout.store(bias[None], -torch.inf).flatten())  # landmarks that only complete a strip: −inf
         self.weight, self.bias = torch.cat(weights).float(), torch.cat(biases).float()  # [2 strips h L, E]
         self.gamma_pinv = self.stored("gamma_pinv", module.gamma_pinv)
 
