@@ -104,6 +104,8 @@ def test_growth(shaped, in_float64, tokens):
     ],
 )
 def test_snapshots_move_between_backends(variant, options, times, other, shaped, in_float64, tokens):
+    if other == "numba":
+        pytest.importorskip("numba")
     model = shaped(variant, **options)
     ours, theirs = (ns.StreamPool(model, 2, backend=name) for name in ("triton", other))
     r = model.config.update_size
