@@ -26,6 +26,15 @@ class Stream:
         pass
 
 
+class Pool(list):
+    """A pool of memory: the tensors that were allocated in captures."""
+
+    in_use = False
+
+    def __bool__(self):
+        return True
+
+
 class Capture:
     """What is current: a stream, and the graph that is being captured, if there is one."""
 
@@ -68,15 +77,16 @@ class graph:  # noqa: N801, as in torch
 
     def __enter__(self):
         assert Capture.graph is None, "a process can capture one graph at a time"
+        assert not self.pool.in_use, "a capture with this pool has not come to its end"
         self.before, Capture.stream, Capture.graph = Capture.stream, self.stream, self.graph
-        self.graph.memory = self.pool
+        self.graph.memory, self.pool.in_use = self.pool, True
         self.recorder.__enter__()
 
     def __exit__(self, *error):
         self.recorder.__exit__(*error)
         Capture.graph = None
         if error[0] is None:  # torch does not get to the next line if the end of a capture fails, too
-            Capture.stream = self.before
+            Capture.stream, self.pool.in_use = self.before, False
 
 
 def _again(function, args, kwargs, out):
@@ -128,7 +138,7 @@ def install(monkeypatch):
         "Stream": Stream,
         "current_stream": lambda device=None: Capture.stream,
         "graph": graph,
-        "graph_pool_handle": list,
+        "graph_pool_handle": Pool,
         "stream": _selected,
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)

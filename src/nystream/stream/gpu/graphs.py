@@ -42,6 +42,7 @@ class Graphs:
     def forget(self) -> None:
         """Drop all graphs, because the tensors of the states are new ones."""
         self._graphs.clear()
+        self._memory = None  # that of graphs that are gone cannot be used again
 
     def prepare(self, x: Tensor) -> None:
         """Capture the graph for tokens x [rows, ...], if there is none yet. Changes no stream."""
@@ -67,16 +68,19 @@ class Graphs:
         slots, tokens = torch.full((size,), -1, device=device), x.new_zeros(size, *x.shape[1:])
         current = torch.cuda.current_stream(device)
         side.wait_stream(current)
-        with torch.cuda.stream(side):
-            self._streams.step(slots, tokens)
-        current.wait_stream(side)
-        if not self._graphs:
-            self._memory = torch.cuda.graph_pool_handle()  # that of graphs that are gone cannot be used again
+        try:
+            with torch.cuda.stream(side):
+                self._streams.step(slots, tokens)
+        finally:
+            current.wait_stream(side)  # what was launched reads the slots, whose memory is free if the step fails
+        # Memory of a capture that fails cannot be used again: for torch, the capture may not be over.
+        memory, self._memory = self._memory or torch.cuda.graph_pool_handle(), None
         graph = torch.cuda.CUDAGraph()
         # The outer block selects the current stream again even if the capture fails.
         with (
             torch.cuda.stream(current),
-            torch.cuda.graph(graph, pool=self._memory, stream=side, capture_error_mode="thread_local"),
+            torch.cuda.graph(graph, pool=memory, stream=side, capture_error_mode="thread_local"),
         ):
             y, accepted = self._streams.step(slots, tokens)
+        self._memory = memory
         return Graph(graph, slots, tokens, y, accepted)
