@@ -1,8 +1,8 @@
 """The GPU pool: is it right at real sizes, then how fast is it? `python benchmarks/gpu.py`, or --quick.
 
 Writes results/gpu.json after every part. Every part is a process of its own, because after an error on the device, a
-process can do nothing more there: a part that fails is recorded, and the others go on. The exit status is then 1.
-Needs a GPU, PyTorch and Triton, but no Numba.
+process can do nothing more there: what failed is recorded, and another process goes on with the rest. The exit status
+is then 1. Needs a GPU, PyTorch and Triton, but no Numba.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SHAPES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
 STREAMS = (16_384, 4_096, 4_096)
 VARIANTS = ("co-fixed-single", "co-cont-single", "co-full-single")
 SECONDS = {"checks": 200, "attention": 150, "model": 80, "crowd": 80}  # what a part may take
+UNFINISHED = "its process ended"
 
 Item = tuple[str, Callable[[], Any]]
 
@@ -99,38 +100,71 @@ def _checked(check: Callable[[], float], largest: float) -> dict[str, Any]:
 
 
 def measure(part: str, quick: bool, out: Path) -> None:
-    """Measure one part, and write what is known after every item of it."""
-    begun, found, failures = time.monotonic(), {}, []
+    """Measure what `out` does not have of a part, and write what is known after every item.
+
+    An item has failed until it has come to its end, so that one which ends the process is not tried again.
+    """
+    begun, known = time.monotonic(), read(out)
+    found, failures = known["found"], known["failures"]
     for what, item in items(part, quick):
+        if what in found or what in failures:
+            continue
         start = time.monotonic()
         try:
             if start - begun > SECONDS[part]:
                 raise TimeoutError("no time left")
+            failures[what] = UNFINISHED
+            write(out, known)
             found[what] = item()
+            del failures[what]
             print(f"{what}: {found[what]}  [{time.monotonic() - start:.1f} s]", flush=True)
-        except Exception:
-            why = traceback.format_exc(limit=-3).strip()
-            print(f"FAILED {what}: {why}", flush=True)
-            failures.append({"what": what, "why": why.splitlines()[-1][:300]})
-        out.write_text(json.dumps({"found": found, "failures": failures}))
+        except Exception as error:
+            print(f"FAILED {what}: {traceback.format_exc(limit=-3).strip()}", flush=True)
+            failures[what] = f"{type(error).__name__}: {error}"[:600]
+        write(out, known)
         gc.collect()
-        torch.cuda.empty_cache()
+        torch.cuda.empty_cache()  # after an error on the device, this ends the process
+
+
+def read(out: Path) -> dict[str, dict[str, Any]]:
+    """The figures and failures of a part that are known."""
+    return json.loads(out.read_text()) if out.exists() else {"found": {}, "failures": {}}
+
+
+def write(out: Path, known: dict[str, dict[str, Any]]) -> None:
+    """Replace the file at once: the process can end at any time."""
+    new = out.with_suffix(".new")
+    new.write_text(json.dumps(known))
+    new.replace(out)
 
 
 def collect(part: str, quick: bool) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """The figures and failures of a part, measured in another process."""
+    """The figures and failures of a part, measured in other processes: a new one after each that ends early."""
+    end = time.monotonic() + 2 * SECONDS[part]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, __file__, "--part", part, "--out", str(out), *(["--quick"] if quick else [])]
-        try:
-            status = subprocess.run(command, timeout=2 * SECONDS[part], check=False).returncode
-        except subprocess.TimeoutExpired:
-            status = -1
-        measured = json.loads(out.read_text()) if out.exists() else {"found": {}, "failures": []}
-    failures = measured["failures"]
-    if status:
-        failures.append({"what": part, "why": f"its process ended with status {status}"})
-    return measured["found"], failures
+        while True:
+            before = read(out)
+            why = run(command, end - time.monotonic())
+            known = read(out)
+            done = why is None or time.monotonic() > end or known == before
+            for what in [what for what, said in known["failures"].items() if said == UNFINISHED]:
+                known["failures"][what] = why or UNFINISHED
+            if done:
+                break
+            write(out, known)
+    failures = known["failures"] | ({} if why is None else {part: why})
+    return known["found"], [{"what": what, "why": said} for what, said in failures.items()]
+
+
+def run(command: list[str], seconds: float) -> str | None:
+    """Run a process, and say how it failed, if it did."""
+    try:
+        status = subprocess.run(command, timeout=seconds, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return "its process took too long"
+    return f"its process ended with status {status}" if status else None
 
 
 def main() -> int:
@@ -142,7 +176,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         # `make bench` runs this on any machine: the record of a GPU must not be overwritten.
         print("no CUDA device here: nothing was checked, timed or written")
-        return 0
+        return 1 if options.part else 0  # to the process that asks for a part, there was one
     if options.part:
         if options.out is None:
             parser.error("--part needs --out")
