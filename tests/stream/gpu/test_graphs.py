@@ -64,6 +64,7 @@ def test_batches_share_graphs(pool, shaped, in_float64, tokens, captured):
         np.testing.assert_allclose(out, in_float64(shaped(**SMALL), x[row])[: len(out)], atol=1e-5)
     assert sorted(pool._backend._graphs._graphs) == [1, 2, 4, 8]
     assert len(captured) == 4
+    assert all(graph.memory is captured[0].memory for graph in captured)
 
 
 def test_padding(pool, shaped, in_float64, tokens):

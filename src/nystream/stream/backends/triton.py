@@ -76,8 +76,8 @@ class TritonBackend:
     def push_tensor(self, slots: Array, x: Tensor) -> Tensor | None:
         """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
         with self._stepping():
-            on_device, x = self._on_device(slots), x.to(self._device, self._dtype)
             with room_for(f"a step of {len(slots):,} streams"):
+                on_device, x = self._on_device(slots), x.to(self._device, self._dtype)
                 self._graphs.prepare(x)
             try:
                 y, accepted = self._graphs.step(on_device, x)
