@@ -1,7 +1,7 @@
 """Models of any shape, and streams at different phases. Kernels run in Triton's interpreter, at about 50 ms a step.
 
-The interpreter does not round when it converts float32 to bfloat16. The kernels convert only their outputs, so rings in
-bfloat16 are tested here, and the last digit of bfloat16 models in benchmarks/gpu.py.
+The interpreter does not round when it converts float32 to bfloat16. So the last digit of bfloat16 models is tested in
+benchmarks/gpu.py, everything else here.
 """
 
 import copy
@@ -14,6 +14,24 @@ import torch
 import nystream as ns
 
 collect_ignore_glob = [] if find_spec("triton") else ["test_*.py"]  # there is no Triton for some systems
+
+
+@pytest.fixture
+def products_of_bfloat16(monkeypatch):
+    """The interpreter would multiply the bits of bfloat16 numbers, as integers."""
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    dot = InterpreterBuilder.create_dot
+
+    def widened(x):
+        if x.dtype.scalar != tl.bfloat16:
+            return x
+        return TensorHandle((x.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    monkeypatch.setattr(
+        InterpreterBuilder, "create_dot", lambda self, a, b, *rest: dot(self, widened(a), widened(b), *rest)
+    )
 
 
 @pytest.fixture(scope="session")

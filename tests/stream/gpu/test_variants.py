@@ -98,6 +98,17 @@ def test_rings_in_bfloat16(variant, shaped, agree, tokens):
     assert ns.StreamPool(model, 4, backend="triton").ring_dtype == "float32"
 
 
+@pytest.mark.usefixtures("products_of_bfloat16")
+def test_products_of_bfloat16(shaped, agree, tokens):
+    """Where values are bfloat16 numbers, products with them have almost the digits of float32."""
+    attention = shaped(window=17, landmarks=16, num_heads=1).encoder.blocks[0].attention
+    with torch.no_grad():
+        attention.v_proj.weight.copy_(torch.eye(8))
+        attention.v_proj.bias.zero_()
+    x = torch.from_numpy(tokens(2, 26, 8)).bfloat16().float().numpy()
+    agree(ns.StreamPool(attention, 4, backend="triton", ring_dtype="bfloat16"), attention, x, LATE, 1e-4)
+
+
 def test_rings_in_bfloat16_take_half_the_memory(shaped):
     model = shaped("co-full-single", window=8)
     wide, narrow = (ns.StreamPool(model, 4, "triton", ring_dtype=dtype) for dtype in ("float32", "bfloat16"))
