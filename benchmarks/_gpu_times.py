@@ -189,8 +189,9 @@ def crowd_times(streams: int) -> dict[str, Any]:
         x = x.roll(1, 1)
         x[-1] = x[0]
         y = pool.push_many(ids, x)
-    assert bool(y.isfinite().all())
-    return {"first_minus_last": float((y[0] - y[-1]).abs().max()), **pool_figures(pool, ids, x, 5)}
+    difference = float((y[0] - y[-1]).abs().max() / y[0].abs().max())
+    assert difference < 0.05, f"the first and the last stream differ by {difference}"  # bfloat16 has three digits
+    return {"first_minus_last": difference, **pool_figures(pool, ids, x, 5)}
 
 
 @torch.no_grad()

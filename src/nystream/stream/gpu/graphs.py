@@ -59,8 +59,9 @@ class Graphs:
         graph.slots[:rows] = slots
         graph.slots[rows:] = -1
         graph.x[:rows] = x
+        y = torch.empty_like(graph.y[:rows])  # before the replay, which changes the streams
         graph.graph.replay()
-        return graph.y[:rows].clone(), graph.accepted
+        return y.copy_(graph.y[:rows]), graph.accepted
 
     def _captured(self, size: int, x: Tensor) -> Graph:
         device, side = self._streams.device, self._side
