@@ -175,7 +175,7 @@ def test_a_failed_step_sets_its_streams_aside(pool, monkeypatch, tokens):
         raise RuntimeError("the device is lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pool._backend._graphs, "step", fails)
+        patch.setattr(pool._backend._streams, "step", fails)
         with pytest.raises(RuntimeError, match="the device is lost"):
             pool.push_many([a, -1], tokens(2, 5))
     with pytest.raises(RuntimeError, match=f"stream {a} cannot be used"):

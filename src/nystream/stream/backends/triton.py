@@ -77,10 +77,9 @@ class TritonBackend:
         """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
         with self._stepping():
             with room_for(f"a step of {len(slots):,} streams"):
-                on_device, x = self._on_device(slots), x.to(self._device, self._dtype)
-                self._graphs.prepare(x)
+                step = self._graphs.prepared(self._on_device(slots), x.to(self._device, self._dtype))
             try:
-                y, accepted = self._graphs.step(on_device, x)
+                y, accepted = step()
                 return y if bool(accepted) else None
             except BaseException:
                 self.spoiled.update(slots[slots >= 0].tolist())

@@ -7,6 +7,8 @@ compiles the kernels and initializes the libraries of torch, and changes no stre
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -44,24 +46,28 @@ class Graphs:
         self._graphs.clear()
         self._memory = None  # that of graphs that are gone cannot be used again
 
-    def prepare(self, x: Tensor) -> None:
-        """Capture the graph for tokens x [rows, ...], if there is none yet. Changes no stream."""
-        size = power_of_two(len(x))
-        if self._on_gpu and size not in self._graphs:
+    def prepared(self, slots: Tensor, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+        """`Streams.step` with these arguments, as a call that needs no more memory. Changes no stream until then.
+
+        The outputs are new tensors.
+        """
+        if not self._on_gpu:
+            return partial(self._streams.step, slots, x)
+        rows, size = len(slots), power_of_two(len(slots))
+        if size not in self._graphs:
             with _capture:
                 self._graphs[size] = self._captured(size, x)
-
-    def step(self, slots: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`Streams.step`, after `prepare`; the outputs are new tensors."""
-        if not self._on_gpu:
-            return self._streams.step(slots, x)
-        rows, graph = len(slots), self._graphs[power_of_two(len(slots))]
+        graph = self._graphs[size]
         graph.slots[:rows] = slots
         graph.slots[rows:] = -1
         graph.x[:rows] = x
-        y = torch.empty_like(graph.y[:rows])  # before the replay, which changes the streams
-        graph.graph.replay()
-        return y.copy_(graph.y[:rows]), graph.accepted
+        y = torch.empty_like(graph.y[:rows])
+
+        def step() -> tuple[Tensor, Tensor]:
+            graph.graph.replay()
+            return y.copy_(graph.y[:rows]), graph.accepted
+
+        return step
 
     def _captured(self, size: int, x: Tensor) -> Graph:
         device, side = self._streams.device, self._side
