@@ -169,7 +169,7 @@ def run(command: list[str], seconds: float) -> str | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and streams")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and streams, written to gpu_quick.json")
     parser.add_argument("--part", choices=tuple(SECONDS), help="measure one part only, and write it to --out")
     parser.add_argument("--out", type=Path, help="file for the figures of --part, instead of results/gpu.json")
     options = parser.parse_args()
@@ -194,7 +194,7 @@ def main() -> int:
     for part in SECONDS:
         figures[part], failures = collect(part, options.quick)
         figures["failures"] += failures
-        write_results("gpu", figures)
+        write_results("gpu_quick" if options.quick else "gpu", figures)
     wrong = [what for what, check in figures["checks"].items() if not check["right"]]
     print(
         f"{len(wrong)} of {len(figures['checks'])} checks wrong {wrong}; {len(figures['failures'])} failures",

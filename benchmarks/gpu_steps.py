@@ -90,18 +90,19 @@ def errors(cfg: ns.AttentionConfig, tokens: int, size: float) -> dict[str, dict[
 def check() -> list[dict[str, Any]]:
     rows = []
     for variant in VARIANTS:
-        for n, d, heads, r, decay, size in (
-            (128, 256, 4, 1, False, 1.0),
-            (128, 256, 4, 1, True, 1.0),
-            (100, 96, 8, 1, True, 20.0),
-            (96, 512, 4, 3, True, 1.0),
-            (512, 256, 4, 1, False, 20.0),
+        for n, d, heads, m, r, decay, size in (
+            (128, 256, 4, 16, 1, False, 1.0),
+            (128, 256, 4, 16, 1, True, 1.0),
+            (100, 96, 8, 4, 1, True, 20.0),
+            (96, 512, 4, 16, 3, True, 1.0),
+            (512, 256, 4, 16, 1, False, 20.0),
+            (128, 512, 4, 32, 1, True, 1.0),
         ):
-            cfg = config(variant, d, heads, n, update_size=r, decay=decay)
+            cfg = config(variant, d, heads, n, m, update_size=r, decay=decay)
             found = errors(cfg, 1002, size)
             # Where tokens stand out, float32 itself may be less exact than that.
             right = max(found["kernels"].values()) <= max(TOLERANCE, 3 * max(found["torch"].values()))
-            sizes = {"n": n, "d": d, "heads": heads, "r": r, "decay": decay}
+            sizes = {"n": n, "d": d, "heads": heads, "m": m, "r": r, "decay": decay}
             rows.append({"variant": variant, **sizes, "errors": found, "right": right})
             print(rows[-1], flush=True)
     return rows

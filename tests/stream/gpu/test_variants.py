@@ -143,3 +143,18 @@ def test_any_size(shaped, agree, data):
     shape = (len(late), 2 * n // r + 1, *([r] if r > 1 else []), 5)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     agree(ns.StreamPool(model, 1, backend="triton"), model, x, late)
+
+
+@pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single"])
+def test_sums_are_float32_whatever_the_default_dtype_is(variant, shaped, agree, tokens):
+    model, x = shaped(variant, window=9, landmarks=2, num_heads=1), tokens(2, 20, 5)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        pool = ns.StreamPool(model, 4, backend="triton")
+        pool.push(pool.open(), x[0, 0])
+    finally:
+        torch.set_default_dtype(default)
+    leaves = pool._backend._streams.attentions[0].leaves
+    assert {leaf.dtype for leaf in leaves.values()} == {torch.float32}
+    agree(pool, model, x, LATE)

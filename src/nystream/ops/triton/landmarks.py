@@ -91,12 +91,14 @@ class _Attend(torch.autograd.Function):
 def _to_base_two(ring_logit: Tensor, logit: Tensor) -> Tensor:
     """Logits [B, n, H, m] and [B, T, H, m] as logarithms to base two, [B, H, m, n + T].
 
-    Once for all kernels, because rounding that differs between them would not cancel in gradients.
+    Once for all kernels, because rounding that differs between them would not cancel in gradients. Weights depend on
+    differences of logits only, so the largest of a landmark is subtracted first: large numbers would lose digits.
     """
     (B, n, H, m), T = ring_logit.shape, logit.shape[1]
+    largest = torch.maximum(ring_logit.amax(1), logit.amax(1)).nan_to_num(0.0, 0.0, 0.0)  # NaN: of tokens nobody reads
     out = logit.new_empty(B, H, m, n + T)
     for part, x in zip(out.split([n, T], -1), (ring_logit, logit), strict=True):
-        torch.mul(x.permute(0, 2, 3, 1), math.log2(math.e), out=part)
+        torch.sub(x.permute(0, 2, 3, 1), largest[..., None], out=part).mul_(math.log2(math.e))
     return out
 
 

@@ -35,12 +35,19 @@ def padded(size: int) -> int:
 def precision(x: Tensor) -> str:
     """How products of float32 numbers are computed where one factor comes from `x`.
 
-    In three TensorFloat-32 products, which loses next to nothing, unless `torch.set_float32_matmul_precision` allows
-    one. One is enough for numbers of 16 bits, which TensorFloat-32 represents exactly: bfloat16, and projections that
-    autocast has computed.
+    In three TensorFloat-32 products, which loses next to nothing, unless torch's own settings allow one. One is enough
+    where the other factor has 16 bits anyway: bfloat16, and projections that autocast has computed.
     """
-    exact = x.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest" and not rounded()
+    exact = x.dtype == torch.float32 and not _allows_tf32() and not rounded()
     return "tf32x3" if exact else "tf32"
+
+
+def _allows_tf32() -> bool:
+    """Whether torch may compute matrix products in TensorFloat-32, set in either of two ways."""
+    setting = getattr(torch.backends.cuda.matmul, "fp32_precision", None)  # since torch 2.9
+    if setting is None:
+        return torch.get_float32_matmul_precision() != "highest"
+    return setting == "tf32"
 
 
 def on(x: Tensor) -> AbstractContextManager[Any]:

@@ -35,7 +35,7 @@ class TritonBackend:
         self._device, self._dtype = weight.device, weight.dtype
         # A bfloat16 model has bfloat16 keys and values: storing them as such loses nothing.
         self.ring_dtype = torch.bfloat16 if torch.bfloat16 in (self._dtype, getattr(torch, ring_dtype)) else self._dtype
-        with self._stepping():
+        with self._changing():
             try:
                 with room_for(f"{capacity:,} streams with window={model.config.window}"):
                     self._streams = Streams(model, capacity, self.ring_dtype)

@@ -50,7 +50,7 @@ class ContinualAttention(LandmarkAttention):
         """Add the tokens to the landmarks, and return the logits of keys and queries, [rows, r, strips h L] each."""
         cfg, leaves, rows = self.config, self.leaves, len(call.slots)
         shape = (rows, cfg.update_size, cfg.num_heads * self.tile.logit.width)
-        logit, query = (torch.empty(shape, device=self.device) for _ in range(2))
+        logit, query = (torch.empty(shape, dtype=torch.float32, device=self.device) for _ in range(2))
         landmarks, columns = power_of_two(cfg.m), power_of_two(cfg.head_dim)
         kernels.collect[(rows * cfg.num_heads,)](
             logit,

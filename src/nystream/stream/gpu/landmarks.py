@@ -48,8 +48,9 @@ class LandmarkAttention(Attention):
 
     def void(self) -> dict[str, Tensor]:
         count, heads, m = self.cut.partials, self.config.num_heads, self.config.m
-        lse = torch.full((1, count, heads, m), FLOOR, device=self.device)
-        mean = torch.zeros(1, count, m, heads, self.config.head_dim, device=self.device)
+        sums: dict[str, Any] = {"dtype": torch.float32, "device": self.device}
+        lse = torch.full((1, count, heads, m), FLOOR, **sums)
+        mean = torch.zeros(1, count, m, heads, self.config.head_dim, **sums)
         return super().void() | {
             "part_lse": self.tile.logit.store(lse, FLOOR),
             "part_mean": self.tile.value.blocked(m).store(mean),

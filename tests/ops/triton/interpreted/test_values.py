@@ -152,3 +152,22 @@ def test_what_cannot_be_computed_is_an_error():
         double.steps(torch.randn(1, 4, 8, dtype=torch.float64), double.init_state(1))
     with fused.kernels("auto"):
         assert double.steps(torch.randn(1, 4, 8, dtype=torch.float64), double.init_state(1))[0].isfinite().all()
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("tf32", "tf32"), ("ieee", "tf32x3"), ("none", "tf32x3")])
+def test_precision_in_the_newer_way(setting, expected, monkeypatch):
+    """Once `fp32_precision` is set, torch refuses to tell `get_float32_matmul_precision`."""
+    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace(fp32_precision=setting))
+    monkeypatch.delattr(torch, "get_float32_matmul_precision")
+    assert launch.precision(torch.zeros(1)) == expected
+    assert launch.precision(torch.zeros(1, dtype=torch.bfloat16)) == "tf32"
+
+
+@pytest.mark.parametrize("offset", [1e3, -1e3])
+def test_offsets_of_logits_cost_no_digits(offset):
+    """All logits of a landmark are far from zero, but close together."""
+    torch.manual_seed(0)
+    attn = compare.build(config("co-fixed-single"))
+    with torch.no_grad():
+        attn.k_proj.bias += offset * attn.q_tilde[:, 0].flatten()
+    compare.check(attn, piece(), tolerance=2e-4)  # the offset itself leaves a float32 logit four digits
