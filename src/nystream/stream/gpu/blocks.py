@@ -16,9 +16,9 @@ Blocks have `edges` slots and tier blocks `tier`, a multiple of it; the last one
 stream in slot s of the pool, r tokens at a time, is in slot (t − 1 + r s) mod n of the ring. So streams enter their
 blocks at different times even if they have read the same number of tokens, and the calls of a pool take the same time.
 
-A step is limited by memory bandwidth, so the cut is the one that moves the fewest bytes. With b the bytes of a token in
-the ring, 4 h m for its logits and 2 d or 4 d for its value, and p = 4 m (d + h) those of a partial, a step of one token
-moves, on average,
+A step is limited by memory bandwidth, so the cut is one that moves about the fewest bytes. With b the bytes of a token
+in the ring, 4 h m for its logits and 2 d or 4 d for its value, and p = 4 m (d + h) those of a partial, a step of one
+token moves, on average,
 
     edges · b                                                    the edges, one of which is written
     p                                                            the middle

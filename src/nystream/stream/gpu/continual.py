@@ -12,9 +12,7 @@ from nystream.stream.gpu.full import exact
 from nystream.stream.gpu.kernels import landmarks as kernels
 from nystream.stream.gpu.landmarks import LandmarkAttention
 from nystream.stream.gpu.launch import Call, Plan, plan, programs
-from nystream.stream.gpu.tiles import ELEMENTS, warps
-
-MIN_DOT = 16  # the smallest matrix product of Triton
+from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, warps
 
 
 class ContinualAttention(LandmarkAttention):
@@ -82,7 +80,7 @@ class ContinualAttention(LandmarkAttention):
     def _refresh(self, call: Call, plan: Plan) -> None:
         """Compute the logits of all keys, and Γ†, where landmarks have changed."""
         cfg, leaves = self.config, self.leaves
-        landmarks, columns = (max(MIN_DOT, power_of_two(x)) for x in (cfg.m, cfg.head_dim))
+        landmarks, columns = (max(MIN_PRODUCT, power_of_two(x)) for x in (cfg.m, cfg.head_dim))
         kernels.refresh[(programs(self.device, len(call.slots) * cfg.num_heads),)](
             call.slots,
             plan.places,
