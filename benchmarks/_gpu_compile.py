@@ -39,8 +39,8 @@ def catch(self, *args, grid=None, warmup=False, num_warps=4, num_stages=3, maxnr
     """Compile instead of running, once per kernel."""
     if self.__name__ in compiled:
         return
-    constants = {param.name for param in self.params if param.is_constexpr}
     bound = dict(zip((param.name for param in self.params), args, strict=False)) | sizes
+    constants = {param.name for param in self.params if param.is_constexpr or bound.get(param.name, 0) is None}
     assert set(bound) == {param.name for param in self.params}
     names = [param.name for param in self.params]
     signature = {name: "constexpr" if name in constants else type_of(bound[name]) for name in names}

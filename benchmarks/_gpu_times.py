@@ -59,7 +59,7 @@ def captured(function: Callable[[], object]) -> Callable[[], None]:
 
 
 class Steps:
-    """The attention of many streams, with random states and the products with the landmarks given."""
+    """The attention of many streams, with random states and given logits of keys and weights of landmarks."""
 
     def __init__(self, sizes: tuple[int, int, int, int], streams: int, ring_dtype: str) -> None:
         n, d, heads, _ = sizes
@@ -70,12 +70,12 @@ class Steps:
                 part.normal_()
         self.streams, self.n = streams, n
         self.time = torch.randint(n, 2 * n, (streams,), device=DEVICE)
-        slots, accepted = torch.arange(streams, device=DEVICE), torch.tensor(True, device=DEVICE)
-        self.call = Call(slots, self.time, accepted)
+        slots, refused = torch.arange(streams, device=DEVICE), torch.tensor(0, dtype=torch.int32, device=DEVICE)
+        self.call = Call(slots, self.time, refused)
         values, logits = self.attention.ring_dtype, self.attention.tile.logit
         self.inputs = [
             (
-                torch.randn(streams, 1, 2 * heads * logits.width, device=DEVICE).chunk(2, -1),
+                torch.randn(2, streams, 1, heads * logits.width, device=DEVICE),
                 torch.randn(streams, 1, d, device=DEVICE).to(values),
             )
             for _ in range(3)
@@ -86,7 +86,7 @@ class Steps:
 
     def attend(self, plan: Plan, which: int = 0) -> Tensor:
         (logit, query), value = self.inputs[which % 3]
-        return self.attention.attend(logit, query, value, self.attention.gamma_pinv, self.call, plan)
+        return self.attention.attend(logit, query, value, None, self.call, plan)
 
     def step(self, which: int = 0) -> None:
         self.attend(self.plan(advance=True), which)

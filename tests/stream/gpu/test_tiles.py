@@ -13,7 +13,7 @@ from nystream.stream.gpu.tiles import ELEMENTS, LANES, max_edges, tile
 
 @given(st.integers(1, 70), st.integers(1, 300), st.integers(1, 16))
 def test_tiles_fit_and_cover(m, head_dim, heads):
-    size = tile(ns.AttentionConfig("co-fixed-single", heads * head_dim, heads, 128, m))
+    size = tile(ns.AttentionConfig("co-fixed-single", heads * head_dim, heads, 128, m), torch.float32)
     assert size.landmarks == power_of_two(m)
     assert size.pairs == (LANES if m <= 8 else 1)
     assert size.landmarks * size.elements <= max(ELEMENTS, LANES * size.landmarks)
@@ -47,5 +47,5 @@ def test_layouts_keep_every_number(size, columns, heads, rows, block):
 def test_usual_shapes(sizes, expected):
     """Pairs, strips and columns of a program."""
     d, heads, m = sizes
-    size = tile(ns.AttentionConfig("co-fixed-single", d, heads, 64, m))
+    size = tile(ns.AttentionConfig("co-fixed-single", d, heads, 64, m), torch.float32)
     assert (size.pairs, size.strips, size.value.columns) == expected

@@ -115,6 +115,7 @@ def test_rings_in_bfloat16_take_half_the_memory(shaped):
     assert wide.bytes_per_stream - narrow.bytes_per_stream == 2 * 2 * 8 * 8
 
 
+@pytest.mark.usefixtures("products_of_bfloat16")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_bfloat16_models(variant, shaped, agree, tokens):
     model = shaped(variant, torch.bfloat16, window=5)

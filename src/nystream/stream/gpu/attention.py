@@ -31,8 +31,7 @@ class Attention(ABC):
         self.fresh = module.init_state(1)
         weight = module.q_proj.weight
         self.device, self.dtype = weight.device, weight.dtype
-        rates = torch.zeros(self.config.num_heads, device=self.device) if module.decay is None else module.decay
-        self.rates = rates.detach().float()
+        self.rates = None if module.decay is None else module.decay.detach().float()
 
     @property
     def plan_key(self) -> tuple[Any, ...]:

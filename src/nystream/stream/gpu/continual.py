@@ -11,7 +11,7 @@ from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.full import exact
 from nystream.stream.gpu.kernels import landmarks as kernels
 from nystream.stream.gpu.landmarks import LandmarkAttention
-from nystream.stream.gpu.launch import Call, Plan, plan, programs
+from nystream.stream.gpu.launch import ROWS, Call, Plan, lists, plan, programs
 from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, warps
 
 
@@ -39,7 +39,7 @@ class ContinualAttention(LandmarkAttention):
         k, v = (self._projected(layer, x).to(self.ring_dtype) for layer in (module.k_proj, module.v_proj))
         logit, query = self._collected(q, k, call, plan)
         self._refresh(call, plan)
-        self.rebuild(call.slots, plan.places, plan.due, plan.counts[1:])
+        self.rebuild(call.slots, plan.places, plan.due, plan.due_counts)
         out = self.attend(logit, query, v, leaves["gamma_pinv"], call, plan)
         exact(self, self.layouts["ring_value"], out, q, k, v, call, plan, warm_up=True)
         return out
@@ -79,18 +79,19 @@ class ContinualAttention(LandmarkAttention):
 
     def _refresh(self, call: Call, plan: Plan) -> None:
         """Compute the logits of all keys, and Γ†, where landmarks have changed."""
-        cfg, leaves = self.config, self.leaves
+        cfg, leaves, rows = self.config, self.leaves, len(call.slots)
         landmarks, columns = (max(MIN_PRODUCT, power_of_two(x)) for x in (cfg.m, cfg.head_dim))
-        kernels.refresh[(programs(self.device, len(call.slots) * cfg.num_heads),)](
+        kernels.refresh[(programs(self.device, rows * cfg.num_heads, rows),)](
             call.slots,
             plan.places,
             plan.filled,
             plan.due,
-            plan.counts[1:],
+            plan.due_counts,
             leaves["landmarks"],
             leaves["ring_key"],
             leaves["ring_logit"],
             leaves["gamma_pinv"],
+            lists(rows),
             N=cfg.window,
             EDGES=self.cut.edges,
             R=cfg.update_size,
@@ -106,5 +107,6 @@ class ContinualAttention(LandmarkAttention):
             ITERS=cfg.pinv_iters,
             SCALE=cfg.scale,
             LAMBDA=cfg.pinv_ridge,
+            ROWS=ROWS,
             num_warps=warps(2 * landmarks * columns),
         )

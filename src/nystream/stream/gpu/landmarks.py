@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
-from torch.nn.functional import linear
 
 from nystream.layers.attention import MultiheadAttention
 from nystream.ops import window
@@ -15,11 +14,23 @@ from nystream.ops.partials import FLOOR
 from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.blocks import blocks, power_of_two
 from nystream.stream.gpu.kernels.middle import rebuild
+from nystream.stream.gpu.kernels.products import products, weights
 from nystream.stream.gpu.kernels.step import step
-from nystream.stream.gpu.launch import Call, Plan, plan, programs
-from nystream.stream.gpu.tiles import max_edges, tile, warps
+from nystream.stream.gpu.launch import ROWS, Call, Plan, lists, plan, programs
+from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, max_edges, tile, warps
 
-RENEWERS = 1.1  # programs for streams that enter a block, relative to their number if all phases are equally frequent
+
+class Product(NamedTuple):
+    """The tile of a matrix product: rows and columns of the result, and the part of a sum that is read at a time."""
+
+    rows: int
+    columns: int
+    part: int
+    warps: int
+
+
+PRODUCT = Product(64, 64, 64, 4)
+TERMS = 2  # bfloat16 numbers for one weight
 
 
 class LandmarkAttention(Attention):
@@ -27,7 +38,7 @@ class LandmarkAttention(Attention):
 
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
-        cfg, self.tile = self.config, tile(self.config)
+        cfg, self.tile = self.config, tile(self.config, ring_dtype)
         logits, values = (cfg.num_heads * layout.width for layout in (self.tile.logit, self.tile.value))
         self.logit_bytes = 4 * logits
         self.token_bytes = self.logit_bytes + ring_dtype.itemsize * values
@@ -75,7 +86,7 @@ class LandmarkAttention(Attention):
 
     def read(self, slot: int, time: Tensor) -> Any:
         state = super().read(slot, time)
-        rates = None if self.module.decay is None else self.rates.cpu()
+        rates = None if self.rates is None else self.rates.cpu()
         parts = window.rebuild(self.config, state["ring_logit"], state["ring_value"], time, rates)
         return type(self.fresh)(**state, part_max=parts.max, part_sum=parts.sum)
 
@@ -87,20 +98,25 @@ class LandmarkAttention(Attention):
         place, first, one = (torch.tensor([x], **like) for x in (newest, 0, 1))  # type: ignore[arg-type]
         self.rebuild(slots, place, first, one)
 
-    def rebuild(self, slots: Tensor, places: Tensor, listed: Tensor, count: Tensor) -> None:
+    def rebuild(self, slots: Tensor, places: Tensor, listed: Tensor, counts: Tensor) -> None:
         """Compute the partials of listed rows from their rings."""
-        size = self.tile
-        groups = triton.cdiv(len(slots) * self.config.num_heads, size.pairs)
-        rebuild[(programs(self.device, groups), triton.cdiv(size.value.strips, size.renewed))](
-            self.rates, slots, places, listed, count, *self._window, S_=size.renewed, **self._sizes
+        size, rows = self.tile, len(slots)
+        groups = triton.cdiv(rows * self.config.num_heads, size.pairs)
+        rebuild[(programs(self.device, groups, rows), triton.cdiv(size.value.strips, size.renewed))](
+            self.rates, slots, places, listed, counts, *self._window, lists(rows), S_=size.renewed, **self._sizes
         )
 
-    def attend(self, logit: Tensor, query: Tensor, value: Tensor, gamma_pinv: Tensor, call: Call, plan: Plan) -> Tensor:
-        """The rows [rows, r, E] of new tokens: logit and query [rows, r, strips h L], value [rows, r, E]."""
+    def attend(
+        self, logit: Tensor, query: Tensor, value: Tensor, gamma_pinv: Tensor | None, call: Call, plan: Plan
+    ) -> Tensor:
+        """The rows [rows, r, E] of new tokens: logit and query [rows, r, strips h L], value [rows, r, E].
+
+        Without gamma_pinv, `query` has the weights softmax(query) Γ†.
+        """
         cfg, cut, size, rows = self.config, self.cut, self.tile, len(call.slots)
         out = torch.empty(rows, cut.r, cfg.embed_dim, dtype=self.dtype, device=self.device)
         groups = triton.cdiv(rows * cfg.num_heads, size.pairs)
-        renewers = triton.cdiv(int(RENEWERS * groups) * cut.r, cut.edges) + 1
+        renewers = programs(self.device, groups, rows, size.limits.renewers)
         step[(renewers + groups, triton.cdiv(size.value.strips, size.strips))](
             out,
             logit,
@@ -111,13 +127,11 @@ class LandmarkAttention(Attention):
             call.slots,
             plan.places,
             plan.entering,
-            plan.counts,
+            plan.entering_counts,
             *self._window,
             rows,
+            lists(rows),
             renewers,
-            logit.stride(1),
-            value.stride(1),
-            0 if gamma_pinv.dim() == 4 else gamma_pinv.stride(0),
             R=cut.r,
             S_=size.strips,
             E_=power_of_two(cut.edges),
@@ -149,46 +163,90 @@ class LandmarkAttention(Attention):
             "P": size.pairs,
             "M_": size.landmarks,
             "C_": size.padded_columns,
-            "CHUNK": size.chunk,
+            "CHUNK": size.limits.chunk,
+            "ROWS": ROWS,
             "num_warps": count,
             "num_stages": 1,
-            "maxnreg": size.registers if count == 1 else None,
+            "maxnreg": size.limits.registers if count == 1 else None,
         }
 
 
 class FixedAttention(LandmarkAttention):
     """All streams of an attention with fixed landmarks.
 
-    Queries and keys are needed only for their products with the landmarks, so the projections compute these at once:
-    q̃ᵀ (W x + b) = (W ᵀq̃)ᵀ x + q̃ᵀ b. They are float32, whatever the dtype of the model.
+    Queries and keys are needed only for their products with the landmarks, so one kernel computes these at once:
+    q̃ᵀ (W x + b) = (W ᵀq̃)ᵀ x + q̃ᵀ b. They are about as exact as float32, whatever the dtype of the model.
     """
 
     def __init__(self, module: MultiheadAttention, ring_dtype: torch.dtype) -> None:
         super().__init__(module, ring_dtype)
-        layout = self.tile.logit
-        weights, biases = [], []
+        layout, factors, biases = self.tile.logit, [], []
         for layer, landmarks in ((module.k_proj, module.q_tilde), (module.q_proj, module.k_tilde)):
             weight, bias = _products(layer, landmarks, self.config.scale)
-            weights.append(layout.store(weight.movedim(2, 0)[:, None]).flatten(1).T)
+            factors.append(layout.store(weight.movedim(2, 0)[:, None]).flatten(1).T)
             biases.append(layout.store(bias[None], -torch.inf).flatten())  # landmarks that only complete a strip: −inf
-        self.weight, self.bias = torch.cat(weights).float(), torch.cat(biases).float()  # [2 strips h L, E]
-        self.gamma_pinv = self.stored("gamma_pinv", module.gamma_pinv)
+        self.weight = torch.stack(_terms(torch.stack(factors), self.dtype))  # [terms, 2, strips h L, E]
+        self.bias, self.gamma_pinv = torch.stack(biases).float(), module.gamma_pinv.float().contiguous()
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
-        products = linear(x.float(), self.weight, self.bias)  # [rows, r, 2 strips h L]
-        logit, query = products.chunk(2, -1)
+        logit, query = self._weights(x)
         value = self._projected(self.module.v_proj, x).to(self.ring_dtype)
-        return self.attend(logit, query, value, self.gamma_pinv, call, plan)
+        return self.attend(logit, query, value, None, call, plan)
+
+    def _weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits of the tokens x [rows, r, E], and the weights of the landmarks, [rows, r, strips h L] each."""
+        cfg, size, columns = self.config, self.tile.landmarks, self.bias.shape[1]
+        heads, tokens = power_of_two(cfg.num_heads), x.shape[0] * x.shape[1]
+        out = torch.empty(2, *x.shape[:2], columns, dtype=torch.float32, device=self.device)
+        products[(triton.cdiv(tokens, PRODUCT.rows), triton.cdiv(columns, PRODUCT.columns), 2)](
+            out,
+            x.contiguous(),
+            self.weight,
+            self.bias,
+            tokens,
+            E=cfg.embed_dim,
+            COLUMNS=columns,
+            TERMS=len(self.weight),
+            BLOCK=PRODUCT.rows,
+            N=PRODUCT.columns,
+            PART=PRODUCT.part,
+            num_warps=PRODUCT.warps,
+        )
+        # As many tokens and heads as fit into registers, with their products.
+        heads = 1 if size >= MIN_PRODUCT else min(heads, ELEMENTS // size**2)
+        block = PRODUCT.rows if size >= MIN_PRODUCT else max(1, 4 * ELEMENTS // (heads * size**2))
+        weights[(triton.cdiv(tokens, block), triton.cdiv(cfg.num_heads, heads))](
+            out[1],
+            self.gamma_pinv,
+            tokens,
+            H=cfg.num_heads,
+            M=cfg.m,
+            L=self.tile.logit.columns,
+            LANE=self.tile.pairs > 1,
+            BLOCK=block,
+            HEADS=heads,
+            M_=size,
+        )
+        return out[0], out[1]
 
 
 def _products(layer: torch.nn.Linear, landmarks: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """The layer whose outputs are the scaled products of the outputs of `layer` with landmarks [h, m, D].
 
     Returns:
-        Its weight [h, m, E] and bias [h, m].
+        Its weight [h, m, E] and bias [h, m], in float64.
     """
     tilde = landmarks.double() * scale
     heads, _, dim = tilde.shape
     weight = tilde @ layer.weight.double().unflatten(0, (heads, dim))
     bias = weight.new_zeros(heads * dim) if layer.bias is None else layer.bias.double()
     return weight, (tilde @ bias.unflatten(0, (heads, dim)).unsqueeze(-1)).squeeze(-1)
+
+
+def _terms(x: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Numbers of `dtype` whose sum is x, in float64, to almost the digits of float32."""
+    terms: list[Tensor] = []
+    for _ in range(TERMS if dtype == torch.bfloat16 else 1):
+        terms.append(x.to(dtype))
+        x = x - terms[-1].double()
+    return terms

@@ -12,7 +12,7 @@ from torch import Tensor
 from nystream.stream.gpu.blocks import Blocks
 from nystream.stream.gpu.kernels import plan as kernels
 
-ROWS = 128  # of a program that works on rows alone
+ROWS = 256  # of a program that works on rows alone, and of the lists that it writes
 PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
 
 
@@ -26,7 +26,7 @@ class Call(NamedTuple):
 
     slots: Tensor  # int64 [rows], −1 for rows that are skipped
     time: Tensor  # int64 [capacity], of all slots
-    accepted: Tensor  # bool []; all rows are skipped if it is False
+    refused: Tensor  # int32 []; all rows are skipped if it is not 0
 
 
 class Plan(NamedTuple):
@@ -34,9 +34,10 @@ class Plan(NamedTuple):
 
     places: Tensor
     filled: Tensor
-    entering: Tensor
+    entering: Tensor  # lists of rows
     due: Tensor
-    counts: Tensor  # of the two lists
+    entering_counts: Tensor  # and how many each list has
+    due_counts: Tensor
 
 
 def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, advance: bool) -> Plan:
@@ -44,15 +45,15 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
 
     With `advance`, the time of the streams is counted on, so no other plan of the step can follow.
     """
-    rows = len(call.slots)
-    places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
-    made = Plan(places, filled, entering, due, places.new_zeros(2))
-    kernels.plan[(triton.cdiv(rows, ROWS),)](
+    rows, count = len(call.slots), lists(len(call.slots))
+    numbers = torch.empty(4 * rows + 2 * count, dtype=torch.int32, device=call.slots.device)
+    made = Plan(*numbers.split([rows] * 4 + [count] * 2))
+    kernels.plan[(count,)](
         call.slots,
         call.time,
-        call.accepted,
+        call.refused,
         *made,
-        made.counts if completes is None else completes,
+        made.due if completes is None else completes,
         rows,
         N=cut.n,
         R=cut.r,
@@ -60,11 +61,20 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
         LANDMARKS=landmarks,
         CONTINUAL=completes is not None,
         ADVANCE=advance,
-        ROWS_=ROWS,
+        ROWS=ROWS,
     )
     return made
 
 
-def programs(device: torch.device, most: int) -> int:
-    """Number of programs of a kernel that takes the rows of a list, of which there are at most `most` pieces."""
-    return max(1, min(most, PROGRAMS_PER_PROCESSOR * _processors(device)))
+def lists(rows: int) -> int:
+    """Number of lists of rows that a plan has."""
+    return triton.cdiv(rows, ROWS)
+
+
+def programs(device: torch.device, most: int, rows: int, each: int = PROGRAMS_PER_PROCESSOR) -> int:
+    """Number of programs that take pieces of the lists of a plan, of which there are at most `most`.
+
+    At most `each` for every processor, but a multiple of the number of lists.
+    """
+    count = lists(rows)
+    return count * triton.cdiv(min(most, each * _processors(device)), count)

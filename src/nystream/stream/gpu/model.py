@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nystream.layers.attention import MultiheadAttention
+from nystream.layers.block import EncoderBlock
 from nystream.layers.encoder import CascadeState, StreamEncoder
 from nystream.layers.linear_path import ModelState
 from nystream.models.stream_model import StreamModel
+from nystream.stream.gpu import rows
 from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.continual import ContinualAttention
 from nystream.stream.gpu.full import FullAttention
@@ -99,10 +101,11 @@ class Streams:
             The outputs [rows, r, output_dim], zero in rows that are skipped, and whether the step was made: a bool
             tensor on the device. A row with a number that is not finite, and is not skipped, stops the whole step.
         """
-        skipped = slots < 0
-        accepted = (x.isfinite().flatten(1).all(1) | skipped).all()
-        call = Call(slots, self.time, accepted)
-        return torch.where((skipped | ~accepted)[:, None, None], 0.0, self._model_step(x, call)), accepted
+        scaler = self.model.input_scaler if isinstance(self.model, StreamModel) else None
+        x, refused = rows.entered(x.contiguous(), slots, scaler)
+        y = self._model_step(x, Call(slots, self.time, refused))
+        skipped = (slots < 0) | refused.bool()
+        return torch.where(skipped[:, None, None], 0.0, y), refused == 0
 
     def _model_step(self, x: Tensor, call: Call) -> Tensor:
         model = self.model
@@ -110,27 +113,45 @@ class Streams:
             (attend,) = self._attends(call)
             return attend(x)
         if isinstance(model, StreamEncoder):
-            return self._encoded(x, call)
-        rows = call.slots.clamp(min=0)
-        time = call.time[rows]  # now, because the plans of the encoder count the tokens
-        tokens = path = None
+            return self._encoded(x, rows.normed_sum(x, None, self._first_norm), call)
+        tokens, path, slots = x, None, call.slots.clamp(min=0)
         if model.config.linear is not None:
-            tokens = model._scaled(x)
-            recent = tokens[:, :0] if self.recent is None else self.recent[rows]
+            time = call.time[slots]  # now, because the plans of the encoder count the tokens
+            recent = tokens[:, :0] if self.recent is None else self.recent[slots]
             path = self._path.step(tokens, Recent(recent, time))
-        y = self._encoded(model._embed(x, time, path), call)
+        x = model.input_proj(tokens)
+        if path is not None and model._embeds_path:
+            x = x + model.linear_embed(path.to(x.dtype))
+        y = self._encoded(*rows.embedded(x, model.positions, call, self._first_norm), call)
         if self.recent is not None:
-            assert tokens is not None
             scratch = len(self.recent) - 1
-            into = torch.where((call.slots >= 0) & call.accepted, call.slots, scratch)
+            into = torch.where((call.slots >= 0) & (call.refused == 0), call.slots, scratch)
             self.recent[into, time % self.recent.shape[1]] = tokens[:, 0, : self.recent.shape[2]]
         return model._head(y, path)
 
-    def _encoded(self, x: Tensor, call: Call) -> Tensor:
-        encoder = self._encoder
-        for block, attend in zip(encoder.blocks, self._attends(call), strict=True):
-            x = block.finish(x, attend(block.attended(x)))
-        return encoder.norm(x)
+    def _encoded(self, x: Tensor, normed: Tensor, call: Call) -> Tensor:
+        """The outputs of the encoder for x [rows, r, E] and `normed`, its first norm of x.
+
+        As `EncoderBlock.finish`, in another order: a sum and the norm that follows it are one kernel.
+        """
+        encoder, blocks = self._encoder, self._encoder.blocks
+        norms = [*(block.norm1 for block in list(blocks)[1:]), None]
+        for block, attend, following in zip(blocks, self._attends(call), norms, strict=True):
+            if block.pre_norm:
+                x, normed = rows.add_norm(x, attend(normed), block.norm2)
+                inner = _feed_forward(block, normed)
+                if following is None:
+                    return rows.normed_sum(x, inner, encoder.norm)
+                x, normed = rows.add_norm(x, inner, following)
+            else:
+                x = rows.normed_sum(x, attend(x), block.norm1)
+                x = rows.normed_sum(x, _feed_forward(block, x), block.norm2)
+        return rows.normed_sum(x, None, encoder.norm)
+
+    @property
+    def _first_norm(self) -> nn.Module:
+        first = self._encoder.blocks[0]
+        return first.norm1 if first.pre_norm else nn.Identity()
 
     def _attends(self, call: Call) -> Iterator[Any]:
         """For every attention, a function from its inputs [rows, r, E] to its outputs."""
@@ -155,3 +176,8 @@ class Streams:
     @property
     def _looks_back(self) -> bool:
         return isinstance(self.model, StreamModel) and self.model._looks_back
+
+
+def _feed_forward(block: EncoderBlock, x: Tensor) -> Tensor:
+    inner: Tensor = block.linear2(block.activation(block.linear1(x)))
+    return inner

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
+
 from nystream.config import AttentionConfig
 from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.layout import Layout
@@ -27,8 +29,22 @@ ELEMENTS = LANES * MEANS  # of a tile that one warp can keep in its registers
 MAX_WARPS = 8
 MIN_PRODUCT = 16  # the smallest side of a matrix product in tensor cores
 PRODUCT_COLUMNS = 64  # of one product: with more, a chunk of values takes too many registers
-CHUNK = 4  # tokens that are summed at a time without products
-LANE_REGISTERS, WARP_REGISTERS = 200, 168  # the most of a lane, of both kinds: 10 or 12 warps share a processor
+
+
+class Limits(NamedTuple):
+    """What was fastest on an H200, by the kind of tile and the dtype of the ring; benchmarks/gpu.py measures it."""
+
+    chunk: int  # tokens that are summed at a time
+    registers: int  # the most of a lane: enough programs must run at a time to wait for memory
+    renewers: int  # programs per processor for streams that enter a block
+
+
+LIMITS = {
+    (True, torch.bfloat16): Limits(2, 128, 24),
+    (True, torch.float32): Limits(4, 168, 24),
+    (False, torch.bfloat16): Limits(32, 128, 8),
+    (False, torch.float32): Limits(16, 168, 8),
+}
 
 
 class Tile(NamedTuple):
@@ -38,14 +54,9 @@ class Tile(NamedTuple):
     strips: int
     landmarks: int  # padded
     renewed: int  # strips that are renewed at a time
-    chunk: int  # tokens that are summed at a time
     logit: Layout
     value: Layout
-
-    @property
-    def registers(self) -> int:
-        """The most that a lane may use, so that enough programs run at a time to wait for memory."""
-        return LANE_REGISTERS if self.pairs > 1 else WARP_REGISTERS
+    limits: Limits
 
     @property
     def padded_columns(self) -> int:
@@ -58,18 +69,19 @@ class Tile(NamedTuple):
         return self.pairs * self.strips * self.padded_columns
 
 
-def tile(cfg: AttentionConfig) -> Tile:
+def tile(cfg: AttentionConfig, ring_dtype: torch.dtype) -> Tile:
     """The tile of an attention."""
     m, dim, landmarks = cfg.m, cfg.head_dim, power_of_two(cfg.m)
+    limits = LIMITS[landmarks < MIN_PRODUCT, ring_dtype]
     if landmarks < MIN_PRODUCT:
         logit, value = (Layout(size, min(LANE_COLUMNS, power_of_two(size))) for size in (m, dim))
         strips = min(power_of_two(value.strips), LANE_STRIPS, MEANS // (landmarks * value.columns))
-        return Tile(LANES, strips, landmarks, strips, CHUNK, logit, value)
+        return Tile(LANES, strips, landmarks, strips, logit, value, limits)
     width = LANES * max(1, min(LANE_COLUMNS, MEANS // landmarks))  # of all strips of a program
     columns = -(-dim // -(-dim // min(width, PRODUCT_COLUMNS)))  # as even as possible
     value = Layout(dim, min(dim, -(-columns // LANE_COLUMNS) * LANE_COLUMNS), 1)
     strips = min(power_of_two(value.strips), max(1, width // PRODUCT_COLUMNS))
-    return Tile(1, strips, landmarks, 1, MIN_PRODUCT, Layout(m, m, 1), value)
+    return Tile(1, strips, landmarks, 1, Layout(m, m, 1), value, limits)
 
 
 def max_edges(tile: Tile) -> int:

@@ -52,7 +52,6 @@ def full(
     # Nothing to do for most programs of a warm-up.
     if tl.max(written.to(tl.int32), 0) > 0:
         slot = tl.load(slots + row, live, 0).to(tl.int64)
-        fall = tl.load(rate + h)
         d = tl.arange(0, D_)
         of_value = slot * whole(N, H, D, C, B, LANE) + h * head_stride(D, C, B, LANE)  # [P]
         column = d // C * strip_stride(H, C, LANE) + d % C
@@ -78,7 +77,9 @@ def full(
                 tl.store(ring_value + value_at, v_new, new_mask)
             k = tl.where(new[:, :, None], k_new, k_old).to(tl.float32)
             v = tl.where(new[:, :, None], v_new, v_old).to(tl.float32)
-            logit = tl.sum(k * q[None, :, :], 2) - age * fall[None, :]
+            logit = tl.sum(k * q[None, :, :], 2)
+            if rate is not None:
+                logit -= age * tl.load(rate + h)[None, :]
             logit = tl.where(there, logit, float("-inf"))
             largest = tl.maximum(c, tl.max(logit, 0))
             share, old = tl.exp(logit - largest[None, :]), tl.exp(c - largest)

@@ -59,11 +59,11 @@ def renew(
                 at = slot * PARTIALS + TOTALS + index
                 lse, mean = partials(window, at, h, strip, fresh, H, M, D, L, C, M_, C_)
                 age = wrapped(start - tl.minimum((index + 1) * TIER, N), N)
-                c, s, u = with_partial(c, s, u, lse - (age * fall)[:, None], mean)
+                c, s, u = with_partial(c, s, u, _fallen(lse, age, fall), mean)
             lse, mean = finished(c, s, u)
             store_partials(window, slot * PARTIALS + FAR, h, strip, lse, mean, fresh, H, M, D, L, C)
         lse, mean = partials(window, slot * PARTIALS + FAR, h, strip, live & ~fresh, H, M, D, L, C, M_, C_)
-        c, s, u = with_partial(c, s, u, lse - ((place - start) * fall)[:, None], mean)
+        c, s, u = with_partial(c, s, u, _fallen(lse, place - start, fall), mean)
     c, s, u = _with_ring(
         c, s, u, window, fall, slot, h, strip, start, place, place, place + EDGES, live,
         N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
@@ -72,17 +72,18 @@ def renew(
     store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
 
 
-@triton.jit(do_not_specialize_on_alignment=["places", "listed", "count"])
+@triton.jit(do_not_specialize=["lists"], do_not_specialize_on_alignment=["places", "listed", "counts"])
 def rebuild(
     rate,
     slots,
     places,
     listed,
-    count,
+    counts,
     ring_logit,
     ring_value,
     part_lse,
     part_mean,
+    lists,
     N: tl.constexpr,
     H: tl.constexpr,
     M: tl.constexpr,
@@ -97,15 +98,21 @@ def rebuild(
     S_: tl.constexpr,
     C_: tl.constexpr,
     CHUNK: tl.constexpr,
+    ROWS: tl.constexpr,
 ):
     """Compute all partials of listed rows from their rings; `places` are in their blocks. Sizes are those of `step`."""
     window = (ring_logit, ring_value, part_lse, part_mean)
     strip = tl.program_id(1) * S_ + tl.arange(0, S_)
-    group = tl.program_id(0)
-    while group * P < tl.load(count) * H:
-        _, slot, place, h, live = listed_pairs(slots, places, listed, count, group, H, P)
-        fall = per_pair(tl.load(rate + h), P)
+    number, group = tl.program_id(0) % lists, tl.program_id(0) // lists
+    pairs_listed = tl.load(counts + number) * H
+    while group * P < pairs_listed:
+        row, h, live = listed_rows(listed + number * ROWS, pairs_listed, group, H, P)
+        slot, place = tl.load(slots + row, live, 0).to(tl.int64), tl.load(places + row, live, 0)
         slot, place, h, live = per_pair(slot, P), per_pair(place, P), per_pair(h, P), per_pair(live, P)
+        if rate is None:
+            fall = None
+        else:
+            fall = tl.load(rate + h)
         block = place // EDGES * EDGES
         own = place // TIER
         start = own * TIER
@@ -122,29 +129,28 @@ def rebuild(
                 lse, mean = finished(c_total, s_total, u_total)
                 store_partials(window, slot * PARTIALS + TOTALS + index, h, strip, lse, mean, live, H, M, D, L, C)
                 joins = own != index
-                fallen = lse - (wrapped(start - end, N) * fall)[:, None]
+                fallen = _fallen(lse, wrapped(start - end, N), fall)
                 c, s, u = with_partial(
                     c, s, u, tl.where(joins[:, None], fallen, FLOOR), tl.where(joins[:, None, None, None], mean, 0.0)
                 )
             lse, mean = finished(c, s, u)
             store_partials(window, slot * PARTIALS + FAR, h, strip, lse, mean, live, H, M, D, L, C)
-            c -= ((block - start) * fall)[:, None]
+            c = _fallen(c, block - start, fall)
         c, s, u = _with_ring(
             c, s, u, window, fall, slot, h, strip, start, block, block, block + EDGES, live,
             N, H, M, D, L, C, EDGES, M_, C_, TIER, CHUNK,
         )  # fmt: skip
         lse, mean = finished(c, s, u)
         store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
-        group += tl.num_programs(0)
+        group += tl.num_programs(0) // lists
 
 
 @triton.jit
-def listed_pairs(slots, places, listed, count, group, H: tl.constexpr, P: tl.constexpr):
-    """Row, slot, place and head of a group of P pairs of listed rows, and whether they exist; as `pairs`."""
+def listed_rows(listed, count, group, H: tl.constexpr, P: tl.constexpr):
+    """Row and head of a group of P pairs of a list of `count` pairs, and whether they exist; as `pairs`."""
     pair = pairs(group, P)
-    live = pair < tl.load(count) * H
-    row = tl.load(listed + pair // H, live, 0).to(tl.int64)
-    return row, tl.load(slots + row, live, 0).to(tl.int64), tl.load(places + row, live, 0), pair % H, live
+    exists = pair < count
+    return tl.load(listed + pair // H, exists, 0).to(tl.int64), pair % H, exists
 
 
 @triton.jit
@@ -198,8 +204,21 @@ def _with_ring(
     for begin in range(0, COUNT, CHUNK):
         z = begin + tl.arange(0, CHUNK)
         at = first[:, None] + z[None, :]  # [P, T]
-        there = live[:, None] & (z < COUNT)[None, :] & (at < N) & ((at < low[:, None]) | (at >= high[:, None]))
+        there = live[:, None] & ((at < low[:, None]) | (at >= high[:, None]))
+        if COUNT % CHUNK != 0:
+            there = there & (z < COUNT)[None, :]
+        if N % COUNT != 0:
+            there = there & (at < N)
         logit, value = tokens(window, slot, at, h, strip, there, N, H, M, D, L, C, EDGES, M_, C_)
-        age = wrapped(end[:, None] - 1 - at, N)
-        c, s, u = with_tokens(c, s, u, logit - (age * fall[:, None])[:, :, None], value)
+        if fall is not None:
+            logit -= (wrapped(end[:, None] - 1 - at, N) * fall[:, None])[:, :, None]
+        c, s, u = with_tokens(c, s, u, logit, value)
     return c, s, u
+
+
+@triton.jit
+def _fallen(x, age, fall):
+    """x [P, m] after a time [P]."""
+    if fall is not None:
+        x -= (age * fall)[:, None]
+    return x
