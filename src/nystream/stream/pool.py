@@ -33,9 +33,9 @@ class StreamPool:
         model: A `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
-        backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on a GPU), "torch" (any model, any
-            device), or "auto": numba if its kernels can run the model, else torch. The triton backend must be asked
-            for: its kernels are tested in Triton's interpreter, but have not been run on a GPU yet.
+        backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on an NVIDIA GPU), "torch" (any model,
+            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if it is installed, and torch
+            for a model that their kernels cannot run.
         weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and
@@ -144,11 +144,11 @@ class StreamPool:
 
         Args:
             sids: The ids of S different streams, in any order: a list, a tuple or an array of integers. With
-                `backend="triton"`, −1 is padding: such rows are skipped, and their outputs are zero.
+                the triton backend, −1 is padding: such rows are skipped, and their outputs are zero.
             X: [S, input_dim] or [S, r, input_dim], one row per stream.
 
         Returns:
-            [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with `backend="triton"` and
+            [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with the triton backend and
             a tensor `X` on a GPU, a new tensor there, in the model's dtype. Such a call copies no tokens through the
             host, but waits for the device, to learn whether the tokens were finite.
         """
