@@ -1,17 +1,16 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
-They are off unless `kernels` turns them on: Triton's interpreter has tested them, but no GPU yet. In mode "auto" they
-are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
+They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
 installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 landmarks.
 Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
-ways give the same outputs up to rounding, and the same state.
+ways give the same outputs up to rounding, and the same state. `kernels` turns them off.
 
 The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
 no second derivatives.
 
 Example:
     >>> from nystream.ops import fused
-    >>> with fused.kernels("auto"):  # around the training
+    >>> with fused.kernels("never"):  # around the training
     ...     pass
 """
 
@@ -39,7 +38,7 @@ WIDEST = 128  # numbers of a head
 MOST = 32  # landmarks
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
-_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="never")
+_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="auto")
 
 
 @contextmanager
@@ -47,9 +46,9 @@ def kernels(mode: Mode) -> Iterator[None]:
     """Choose how `steps` is computed inside the `with` block.
 
     Args:
-        mode: "auto" uses the fused kernels by the rule above, "never", the default, does not, and "always" uses them
-            for pieces of any length, with an error where they cannot be used. Graphs that are traced have torch's
-            operators in every mode.
+        mode: "auto", the default, uses the fused kernels for pieces of at least 64 tokens wherever they can be used,
+            "never" does not, and "always" uses them for pieces of any length, with an error where they cannot be used.
+            Graphs that are traced have torch's operators in every mode.
     """
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import countOf
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,9 @@ def stream_ids(sids: Any) -> np.ndarray:
     if not isinstance(sids, np.ndarray):
         if isinstance(sids, str | bytes) or not isinstance(sids, Sequence):
             raise TypeError(f"sids is a {type(sids).__name__}, but must be a list, a tuple or an array of integers")
-        ids = [sid if type(sid) is int else stream_id(sid) for sid in sids]
+        ids = sids if countOf(map(type, sids), int) == len(sids) else [stream_id(sid) for sid in sids]
         try:
-            sids = np.array(ids, np.int64)
+            sids = np.fromiter(ids, np.int64, len(ids))
         except OverflowError as error:
             raise _too_large(next(sid for sid in ids if not -MAX_ID - 1 <= sid <= MAX_ID)) from error
     if sids.dtype.kind not in "iu" or sids.ndim != 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter
 from threading import Lock
 from typing import Any, NoReturn, SupportsIndex, cast
 
@@ -15,7 +13,8 @@ from nystream.config import AttentionConfig, EncoderConfig
 from nystream.config.checks import positive_int
 from nystream.stream import forks, inputs
 from nystream.stream.backends import choose
-from nystream.stream.errors import UnknownStreamError, room_for
+from nystream.stream.errors import room_for
+from nystream.stream.ids import Ids
 from nystream.stream.owned import Model, check_model, own_copy, variant_of
 from nystream.stream.replay import replayed
 from nystream.stream.snapshot import Snapshots
@@ -34,9 +33,9 @@ class StreamPool:
         model: A `StreamModel`, or a `StreamEncoder` or `MultiheadAttention` that returns its newest rows. The pool
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
-        backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on a GPU), "torch" (any model, any
-            device), or "auto": numba if its kernels can run the model, else torch. The triton backend must be asked
-            for: its kernels are tested in Triton's interpreter, but have not been run on a GPU yet.
+        backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on an NVIDIA GPU), "torch" (any model,
+            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if it is installed, and torch
+            for a model that their kernels cannot run.
         weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and
@@ -95,12 +94,7 @@ class StreamPool:
         self._in_shape = self._tokens.shape
         self._out_shape: tuple[int, ...] = (*self._in_shape[:-1], getattr(cfg, "output_dim", cfg.embed_dim))
         self._lock = Lock()
-        self._slots: dict[int, int] = {}  # slots of the streams that can be pushed, by id
-        self._broken: dict[int, int] = {}  # slots of the streams that a failed push left half-written
-        self._free: list[int] = []  # a heap of the slots of closed streams
-        self._used = 0  # number of slots that have ever been used
-        self._next = 0  # the next id
-        self._last: tuple[bytes, np.ndarray] = (b"", np.empty(0, np.int64))  # ids and slots of the last push_many
+        self._ids = Ids(padding=self._backend.pads)
         forks.register(self)
 
     def open(self, *, time: int = 0) -> int:
@@ -115,13 +109,8 @@ class StreamPool:
             with torch.no_grad():
                 return self._adopted(self._model.init_state(1, time=time))
         with self._lock:
-            slot = self._free_slot()
-            try:
-                self._backend.clear(slot)
-            except BaseException:
-                heapq.heappush(self._free, slot)
-                raise
-            return self._register(slot)
+            self._backend.clear(self._free_slot())
+            return self._ids.open()
 
     def push(self, sid: int, x: Any) -> np.ndarray:
         """Push the next token of a stream, or its next r tokens if they arrive together.
@@ -138,13 +127,13 @@ class StreamPool:
             token = self._tokens.one(x)
         y = np.empty(self._out_shape, self._dtype)
         with self._lock:
-            slot = self._slots.get(sid) if type(sid) is int else None
+            slot = self._ids.slots.get(sid) if type(sid) is int else None
             if slot is None:
-                slot = self._slot(sid)
+                slot = self._ids.slot(sid)
             try:
                 accepted = self._backend.push(slot, token, y)
             except BaseException:
-                self._set_aside()
+                self._ids.set_aside(self._backend.spoiled)
                 raise
         if not accepted:
             raise inputs.not_finite_error("x", x, self._model_dtype, [sid])
@@ -155,11 +144,11 @@ class StreamPool:
 
         Args:
             sids: The ids of S different streams, in any order: a list, a tuple or an array of integers. With
-                `backend="triton"`, −1 is padding: such rows are skipped, and their outputs are zero.
+                the triton backend, −1 is padding: such rows are skipped, and their outputs are zero.
             X: [S, input_dim] or [S, r, input_dim], one row per stream.
 
         Returns:
-            [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with `backend="triton"` and
+            [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with the triton backend and
             a tensor `X` on a GPU, a new tensor there, in the model's dtype. Such a call copies no tokens through the
             host, but waits for the device, to learn whether the tokens were finite.
         """
@@ -172,7 +161,7 @@ class StreamPool:
             return y
         r = self._update_size
         with self._lock:
-            slots = self._slots_of(ids)
+            slots = self._ids.slots_of(ids)
             try:
                 if len(ids) == 1:
                     accepted = self._backend.push(int(slots[0]), tokens[0], y[0])
@@ -181,7 +170,7 @@ class StreamPool:
                         slots, tokens.reshape(len(ids), r, -1), y.reshape(len(ids), r, -1)
                     )
             except BaseException:
-                self._set_aside()
+                self._ids.set_aside(self._backend.spoiled)
                 raise
         if not accepted:
             self._raise_not_finite(ids, X)
@@ -190,20 +179,13 @@ class StreamPool:
     def reset(self, sid: int) -> None:
         """Restart a stream, keeping its id."""
         with self._lock:
-            slot = self._slot(sid, broken=True)
-            self._backend.clear(slot)
-            sid = inputs.stream_id(sid)
-            if self._broken.pop(sid, None) is not None:
-                self._slots[sid] = slot
+            self._backend.clear(self._ids.slot(sid, broken=True))
+            self._ids.restart(int(sid))
 
     def close(self, sid: int) -> None:
         """End a stream; another one can use its memory."""
         with self._lock:
-            slot = self._slot(sid, broken=True)
-            for slots in (self._slots, self._broken):
-                slots.pop(inputs.stream_id(sid), None)
-            self._forget_last()
-            heapq.heappush(self._free, slot)
+            self._ids.close(sid)
 
     def snapshot(self, sid: int) -> bytes:
         """The current state of a stream as bytes, for `restore` or, in a file, for `nystream.load_state`.
@@ -211,7 +193,7 @@ class StreamPool:
         Safetensors, in the same layout for every backend: the state, the config and a fingerprint of the weights.
         """
         with self._lock:
-            state = self._backend.read(self._slot(sid))
+            state = self._backend.read(self._ids.slot(sid))
         return self._snapshots.dump(state)
 
     def restore(self, blob: bytes) -> int:
@@ -238,13 +220,13 @@ class StreamPool:
     def time(self, sid: int) -> int:
         """Number of tokens that a stream has read."""
         with self._lock:
-            return self._backend.time(self._slot(sid))
+            return self._backend.time(self._ids.slot(sid))
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids of all open streams, oldest first."""
         with self._lock:
-            return tuple(sorted((*self._slots, *self._broken)))
+            return tuple(self._ids)
 
     @property
     def capacity(self) -> int:
@@ -280,13 +262,13 @@ class StreamPool:
 
     def __len__(self) -> int:
         """Number of open streams."""
-        return len(self._slots) + len(self._broken)
+        return len(self._ids)
 
     def __contains__(self, sid: object) -> bool:
         """Whether a stream with this id is open."""
         if isinstance(sid, bool) or not isinstance(sid, int | np.integer):
             return False
-        return int(sid) in self._slots or int(sid) in self._broken
+        return int(sid) in self._ids
 
     def __repr__(self) -> str:
         return (
@@ -304,72 +286,15 @@ class StreamPool:
     def _adopted(self, state: Any) -> int:
         """The id of a new stream with this state."""
         with self._lock:
-            slot = self._free_slot()
-            try:
-                self._backend.write(slot, state)
-            except BaseException:
-                heapq.heappush(self._free, slot)
-                raise
-            return self._register(slot)
+            self._backend.write(self._free_slot(), state)
+            return self._ids.open()
 
     def _free_slot(self) -> int:
-        """The lowest free slot: adjacent slots are the fastest to step together."""
-        if self._free:
-            return heapq.heappop(self._free)
-        if self._used == self._capacity:
+        """The slot of the next stream, for which there is room."""
+        if self._ids.free_slot == self._capacity:
             self._backend.grow(2 * self._capacity)
             self._capacity *= 2
-        self._used += 1
-        return self._used - 1
-
-    def _register(self, slot: int) -> int:
-        sid = self._next
-        self._next += 1
-        self._slots[sid] = slot
-        return sid
-
-    def _slot(self, sid: Any, broken: bool = False) -> int:
-        """The slot of a stream; raise an error if it cannot be used."""
-        sid = inputs.stream_id(sid)
-        if sid in self._slots:
-            return self._slots[sid]
-        if sid in self._broken:
-            if broken:
-                return self._broken[sid]
-            raise RuntimeError(
-                f"stream {sid} cannot be used: an error during a push left its state half-written; "
-                f"call reset({sid}), or close it and restore a snapshot"
-            )
-        if 0 <= sid < self._next:
-            raise UnknownStreamError(f"stream {sid} is closed; open() starts a new one, with a new id")
-        known = f"has returned the ids 0 to {self._next - 1}" if self._next else "has not been called yet"
-        raise UnknownStreamError(f"stream {sid} was never opened in this pool: open() {known}")
-
-    def _slots_of(self, ids: np.ndarray) -> np.ndarray:
-        """The slots of several streams, cached for callers that push the same streams again and again."""
-        key = ids.tobytes()
-        if key == self._last[0]:
-            return self._last[1]
-        sids = ids.tolist()
-        padding = {inputs.PADDING: -1} if self._backend.pads else {}
-        slots = [self._slots.get(sid, padding.get(sid)) for sid in sids]
-        if None in slots:
-            self._slot(sids[slots.index(None)])  # raises the error
-        real = [slot for slot in slots if slot != -1]
-        if len(set(real)) < len(real):
-            duplicate = next(sid for sid, times in Counter(sids).items() if times > 1 and sid not in padding)
-            raise ValueError(f"sids has stream {duplicate} more than once; push its tokens one after another")
-        self._last = key, np.array(slots, np.int64)
-        return self._last[1]
-
-    def _forget_last(self) -> None:
-        self._last = b"", np.empty(0, np.int64)
-
-    def _set_aside(self) -> None:
-        """Mark the streams that a failed push left half-written, so that they are not pushed again."""
-        for sid in [sid for sid, slot in self._slots.items() if slot in self._backend.spoiled]:
-            self._broken[sid] = self._slots.pop(sid)
-        self._forget_last()
+        return self._ids.free_slot
 
     def _push_tensor(self, ids: np.ndarray, X: torch.Tensor) -> torch.Tensor:
         """`push_many` for a tensor on a GPU, with the triton backend."""
@@ -379,11 +304,11 @@ class StreamPool:
         if not len(ids):
             return X.new_empty(0, *self._out_shape, dtype=self._model_dtype)
         with self._lock:
-            slots, backend = self._slots_of(ids), cast(Any, self._backend)
+            slots, backend = self._ids.slots_of(ids), cast(Any, self._backend)
             try:
                 y = backend.push_tensor(slots, X.reshape(len(ids), self._update_size, -1))
             except BaseException:
-                self._set_aside()
+                self._ids.set_aside(self._backend.spoiled)
                 raise
         if y is None:
             self._raise_not_finite(ids, X)

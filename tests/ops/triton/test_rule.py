@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import nystream as ns
 from nystream.ops import fused
@@ -24,6 +25,21 @@ def test_not_on_a_cpu():
     assert not fused.wanted(PIECE, 100, CFG)
     with pytest.raises(ValueError, match=r"kernels\('always'\)"), fused.kernels("always"):
         fused.wanted(PIECE, 100, CFG)
+
+
+def test_long_pieces_on_a_gpu(monkeypatch):
+    piece = FakeTensor(FakeTensorMode(), PIECE.to("meta"), torch.device("cuda:0"))
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert fused.wanted(piece, fused.SHORTEST, CFG)
+    assert not fused.wanted(piece, fused.SHORTEST - 1, CFG)
+    with fused.kernels("never"):
+        assert not fused.wanted(piece, fused.SHORTEST, CFG)
+    assert not fused.wanted(piece.double(), fused.SHORTEST, CFG)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert not fused.wanted(piece, fused.SHORTEST, CFG)
+    monkeypatch.setattr(fused, "find_spec", lambda name: None)
+    assert not fused.wanted(piece, fused.SHORTEST, CFG)
 
 
 def test_modes_nest_and_end():

@@ -26,6 +26,19 @@ class Stream:
         pass
 
 
+class Event:
+    """Records the end of what was launched so far: all of it is done at once."""
+
+    recorded = False
+
+    def record(self):
+        self.recorded = True
+
+    def synchronize(self):
+        assert self.recorded, "nothing to wait for"
+        self.recorded = False
+
+
 class Pool(list):
     """A pool of memory: the tensors that were allocated in captures."""
 
@@ -125,7 +138,7 @@ def install(monkeypatch):
 
     def with_graphs(self, streams):
         init(self, streams)
-        self._on_gpu, self._side = True, Stream(streams.device)
+        self._on_gpu, self._side, self._done = True, Stream(streams.device), Event()
 
     def new_graph():
         captured.append(Graph())

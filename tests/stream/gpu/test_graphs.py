@@ -2,6 +2,8 @@
 not."""
 
 import runpy
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +128,46 @@ def test_outputs_are_kept(pool, tokens):
     for y, copy in kept:
         assert torch.equal(y, copy)
         assert y.isfinite().all()
+
+
+def test_slots_are_copied_only_if_they_are_others(pool, shaped, in_float64, tokens):
+    sids, x, outs = [pool.open() for _ in range(4)], tokens(4, 8, 5), [[] for _ in range(4)]
+    writes = []
+    for rows in ([0, 1, 2], [0, 1, 2], [0, 1, 2, 3], [3, 2, 1, 0], [3, 2, 1, 0], [1], [3, 2, 1, 0], [2, 1, 0]):
+        batch = np.stack([x[row, len(outs[row])] for row in rows])
+        for row, y in zip(rows, pool.push_many([sids[row] for row in rows], batch), strict=True):
+            outs[row].append(y)
+        writes.append(pool._backend._graphs._graphs[4].slots._version)
+    for row, out in enumerate(outs):
+        np.testing.assert_allclose(out, in_float64(shaped(**SMALL), x[row])[: len(out)], atol=1e-5)
+    same = [later == earlier for earlier, later in pairwise(writes)]
+    assert same == [True, False, False, True, True, False, False]
+
+
+MODES = {
+    "none": nullcontext,
+    "inference mode": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+}
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_modes_do_not_matter(mode, shaped, in_float64, tokens):
+    """Those of the thread that makes the pool, captures a graph or replays it."""
+    with mode():
+        pool = ns.StreamPool(shaped(**SMALL), 4, backend="triton")
+        sid = pool.open()
+    x, outs = torch.from_numpy(tokens(8, 5)), []
+    for turn, token in enumerate(x):
+        token.requires_grad_(turn % 3 == 0)
+        with mode() if turn % 2 else nullcontext():
+            outs.append(pool._push_tensor(np.array([sid, -1]), torch.stack([token, token])))
+            assert torch.is_inference_mode_enabled() == (turn % 2 and mode is torch.inference_mode)
+    assert torch.is_grad_enabled()
+    assert not any(y.is_inference() or y.requires_grad for y in outs)
+    expected = in_float64(shaped(**SMALL), x.detach().numpy())
+    np.testing.assert_allclose(torch.stack(outs)[:, 0], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("fails", [0, 1], ids=["warming up", "capturing"])

@@ -10,7 +10,7 @@ import torch
 
 import nystream as ns
 from nystream import testing
-from nystream.stream import UnknownStreamError, backends
+from nystream.stream import UnknownStreamError
 from nystream.stream.gpu.launch import Call
 
 VARIANTS = ("co-fixed-single", "co-cont-single", "co-full-single")
@@ -227,13 +227,6 @@ def test_without_triton(shaped, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ImportError, match=r"backend='triton' needs Triton: pip install 'nystream\[gpu\]', or use"):
         ns.StreamPool(shaped(), backend="triton")
-
-
-def test_it_must_be_asked_for(monkeypatch):
-    monkeypatch.setattr(backends.cpu, "unsupported", lambda model: "it is on a GPU")
-    monkeypatch.setattr(backends.gpu, "unsupported", lambda model: None)
-    assert backends.choose(object(), "auto").__name__ == "TorchBackend"
-    assert backends.choose(object(), "triton").func.__name__ == "TritonBackend"
 
 
 def test_the_backend_needs_no_numba():

@@ -69,7 +69,7 @@ class Backend(Protocol):
 def choose(
     model: Any, name: str, weights: str = "float32", ring_dtype: str = "float32"
 ) -> Callable[[Any, int], Backend]:
-    """The backend called `name`, or with "auto" the fastest, that can run the model in this way."""
+    """The backend called `name`, or with "auto" the fastest that can run the model on its device in this way."""
     for argument, value, known in (
         ("weights", weights, WEIGHTS),
         ("ring_dtype", ring_dtype, RING_DTYPES),
@@ -78,7 +78,7 @@ def choose(
         if not isinstance(value, str) or value not in known:
             options = ", ".join(map(repr, known))
             raise ValueError(f"{argument}={value!r:.80} does not exist; it must be one of {options}")
-    on_gpu = name == "triton"
+    on_gpu = name == "triton" or (name == "auto" and gpu.on_gpu(model))
     compiled, why = ("triton", gpu.unsupported(model)) if on_gpu else ("numba", cpu.unsupported(model))
     if on_gpu and weights != "float32":
         raise ValueError(
@@ -96,7 +96,9 @@ def choose(
         need = "needs" if len(light) == 1 else "need"
         raise ValueError(f"{asked} {need} the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
-        name = compiled if why is None else "torch"
+        # PyTorch comes without Triton for some systems. If an option needs it, the error says that it is missing.
+        without_triton = on_gpu and not light and not gpu.compiled()
+        name = "torch" if why is not None or without_triton else compiled
     elif name == compiled and why is not None:
         raise ValueError(f"backend={name!r} cannot run this model: {why}; use backend='torch', which runs every model")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")

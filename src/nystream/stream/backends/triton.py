@@ -3,14 +3,14 @@
 An id of −1 in `push_many` is padding: its row is skipped, and its output is zero. So a batch of a fixed size can carry
 any number of streams.
 
-Tokens are checked on the device. If one is not finite, the kernels skip all rows of the batch, and `push` reads one
-flag back, after the step, which waits for the device.
+Tokens are checked on the device. If one is not finite, the kernels skip all rows of the batch. One flag, which is
+copied to the host after the step, tells `push` so, which waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,24 +42,25 @@ class TritonBackend:
             except MemoryError as error:
                 hint = "a pool grows as streams are opened, so a smaller capacity is enough"
                 raise MemoryError(f"capacity={capacity}: {error}; {hint}") from error
-        self._graphs = Graphs(self._streams)
+            self._graphs = Graphs(self._streams)
         self.bytes_per_stream = self._streams.bytes_per_stream
         self.spoiled: set[int] = set()
-        self._used = np.zeros(capacity, np.bool_)  # slots that may be different from new streams
-        self._last: tuple[Array, Tensor] = (np.empty(0, np.int64), torch.empty(0))
+        # Slots that may be different from new streams. The last one is for padding.
+        self._used = np.zeros(capacity + 1, np.bool_)
+        self._marked: Array | None = None  # the slots of the last push, which are marked as used
 
     def grow(self, capacity: int) -> None:
         with self._changing(), room_for(f"{capacity:,} streams of {self.bytes_per_stream:,} bytes each"):
             self._streams.grow(capacity)
         self._graphs.forget()
-        self._used = np.concatenate([self._used, np.zeros(capacity - len(self._used), np.bool_)])
+        self._used = np.concatenate([self._used, np.zeros(capacity + 1 - len(self._used), np.bool_)])
 
     def clear(self, slot: int) -> None:
         if self._used[slot]:
             with self._changing():
                 self._streams.clear(slot)
             self._used[slot] = False
-            self._last = (np.empty(0, np.int64), torch.empty(0))  # so that the next push marks it as used
+            self._marked = None
         self.spoiled.discard(slot)
 
     def push(self, slot: int, x: Array, y: Array) -> bool:
@@ -77,10 +78,12 @@ class TritonBackend:
         """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
         with self._stepping():
             with room_for(f"a step of {len(slots):,} streams"):
-                step = self._graphs.prepared(self._on_device(slots), x.to(self._device, self._dtype))
+                step = self._graphs.prepared(slots, x)
+            if slots is not self._marked:  # a pool that pushes the same streams again passes the same array
+                self._used[slots] = True
+                self._marked = slots
             try:
-                y, accepted = step()
-                return y if bool(accepted) else None
+                return step()
             except BaseException:
                 self.spoiled.update(slots[slots >= 0].tolist())
                 raise
@@ -98,13 +101,6 @@ class TritonBackend:
             self._streams.write(slot, state)
         self.spoiled.discard(slot)
 
-    def _on_device(self, slots: Array) -> Tensor:
-        """The slots as a tensor. A pool that pushes the same streams again passes the same array."""
-        if slots is not self._last[0]:
-            self._used[slots[slots >= 0]] = True
-            self._last = slots, torch.from_numpy(slots).to(self._device)
-        return self._last[1]
-
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """`_stepping`, and wait for the device: the next push may come from another thread, on another CUDA stream."""
@@ -116,6 +112,14 @@ class TritonBackend:
     @contextmanager
     def _stepping(self) -> Iterator[None]:
         """On the model's device, make ordinary tensors, in its own precision, whatever modes are enabled."""
-        device = torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
-        with device, torch.inference_mode(False), torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+        device = self._device
+        with ExitStack() as modes:  # entering all of them would take longer than the rest of what the host does
+            if device.type == "cuda" and torch.cuda.current_device() != device.index:
+                modes.enter_context(torch.cuda.device(device))
+            if torch.is_inference_mode_enabled():
+                modes.enter_context(torch.inference_mode(False))
+            if torch.is_grad_enabled():  # after inference mode, whose end enables it
+                modes.enter_context(torch.no_grad())
+            if torch.is_autocast_enabled(device.type):
+                modes.enter_context(torch.autocast(device.type, enabled=False))
             yield

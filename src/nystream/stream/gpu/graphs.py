@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.model import Streams
 
+Array = np.ndarray[Any, Any]
+
 _capture = threading.Lock()  # a process can capture one graph at a time
 
 
-class Graph(NamedTuple):
+@dataclass
+class Graph:
     """A captured step, and the tensors that it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
@@ -28,6 +33,18 @@ class Graph(NamedTuple):
     x: Tensor
     y: Tensor
     accepted: Tensor
+    known: Array | None = None  # what `slots` has, if its last step came to its end
+
+    def load(self, slots: Array, x: Tensor) -> None:
+        """Copy what the step reads; slots only if they are not those of the last step."""
+        rows = len(slots)
+        if slots is not self.known:
+            self.known = None
+            # It is not waited for: nobody writes to the array.
+            self.slots[:rows].copy_(torch.from_numpy(slots), non_blocking=True)
+            if rows < len(self.slots):
+                self.slots[rows:] = -1
+        self.x[:rows].copy_(x)
 
 
 class Graphs:
@@ -35,49 +52,66 @@ class Graphs:
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
+        self._dtype = next(streams.model.parameters()).dtype
         self._graphs: dict[int, Graph] = {}
         self._on_gpu = streams.device.type == "cuda"
         # All graphs are captured on one stream, from one pool of memory, so that they use the same memory.
         self._side = torch.cuda.Stream(streams.device) if self._on_gpu else None
         self._memory: Any = None
+        # Of the last step, on the host, where a copy to pinned memory is not waited for.
+        self._accepted = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=self._on_gpu)
+        self._done = torch.cuda.Event() if self._on_gpu else None  # with the last step
 
     def forget(self) -> None:
         """Drop all graphs, because the tensors of the states are new ones."""
         self._graphs.clear()
         self._memory = None  # that of graphs that are gone cannot be used again
 
-    def prepared(self, slots: Tensor, x: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
-        """`Streams.step` with these arguments, as a call that needs no more memory. Changes no stream until then.
+    def prepared(self, slots: Array, x: Tensor) -> Callable[[], Tensor | None]:
+        """`Streams.step` with these slots and tokens, as a call that needs no more memory.
 
-        The outputs are new tensors.
+        No stream changes until then. The call returns the outputs, a new tensor, when the step is done, or None if a
+        token was not finite.
+
+        Args:
+            slots: int64 [rows]. Not to be written to later, as the same array again is known to be the same slots.
+            x: The tokens [rows, r, input_dim], of any dtype and on any device.
         """
         if not self._on_gpu:
-            return partial(self._streams.step, slots, x)
-        rows, size = len(slots), power_of_two(len(slots))
+            device = self._streams.device
+            return partial(self._stepped, torch.from_numpy(slots).to(device), x.to(device, self._dtype))
+        size = power_of_two(len(slots))
         if size not in self._graphs:
             with _capture:
-                self._graphs[size] = self._captured(size, x)
+                self._graphs[size] = self._captured(size, x.shape[1:])
         graph = self._graphs[size]
-        graph.slots[:rows] = slots
-        graph.slots[rows:] = -1
-        graph.x[:rows] = x
-        y = torch.empty_like(graph.y[:rows])
+        graph.load(slots, x)
+        return partial(self._replayed, graph, slots, torch.empty_like(graph.y[: len(slots)]))
 
-        def step() -> tuple[Tensor, Tensor]:
-            graph.graph.replay()
-            return y.copy_(graph.y[:rows]), graph.accepted
+    def _stepped(self, slots: Tensor, x: Tensor) -> Tensor | None:
+        y, accepted = self._streams.step(slots, x)
+        return y if accepted else None
 
-        return step
+    def _replayed(self, graph: Graph, slots: Array, y: Tensor) -> Tensor | None:
+        assert self._done is not None
+        graph.graph.replay()
+        y.copy_(graph.y[: len(y)])
+        self._accepted.copy_(graph.accepted, non_blocking=True)
+        self._done.record()
+        self._done.synchronize()
+        graph.known = slots
+        return y if self._accepted else None
 
-    def _captured(self, size: int, x: Tensor) -> Graph:
+    def _captured(self, size: int, token: torch.Size) -> Graph:
         device, side = self._streams.device, self._side
         assert side is not None
-        slots, tokens = torch.full((size,), -1, device=device), x.new_zeros(size, *x.shape[1:])
+        slots = torch.full((size,), -1, device=device)
+        x = torch.zeros(size, *token, dtype=self._dtype, device=device)
         current = torch.cuda.current_stream(device)
         side.wait_stream(current)
         try:
             with torch.cuda.stream(side):
-                self._streams.step(slots, tokens)
+                self._streams.step(slots, x)
         finally:
             current.wait_stream(side)  # what was launched reads the slots, whose memory is free if the step fails
         # Memory of a capture that fails cannot be used again: for torch, the capture may not be over.
@@ -88,6 +122,6 @@ class Graphs:
             torch.cuda.stream(current),
             torch.cuda.graph(graph, pool=memory, stream=side, capture_error_mode="thread_local"),
         ):
-            y, accepted = self._streams.step(slots, tokens)
+            y, accepted = self._streams.step(slots, x)
         self._memory = memory
-        return Graph(graph, slots, tokens, y, accepted)
+        return Graph(graph, slots, x, y, accepted)

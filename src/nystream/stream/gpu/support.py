@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from nystream.stream.cpu.support import different
 
 DTYPES = (torch.float32, torch.bfloat16)
+CAPABILITY = (8, 0)  # the first for which Triton compiles bfloat16
 INTERPRETER = "TRITON_INTERPRET"  # set to 1 before Python starts, Triton runs kernels on the CPU, slowly, for tests
 
 
@@ -30,9 +32,31 @@ def unsupported(model: Any) -> str | None:
             return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels take float32 and bfloat16"
     if len({x.dtype for x in weights.values()}) > 1:
         return "its weights have several dtypes"
-    return None
+    (device,) = devices
+    return _device(device) if device.type == "cuda" else None
+
+
+def on_gpu(model: Any) -> bool:
+    """Whether a weight of the model is on a GPU."""
+    return any(x.device.type == "cuda" for x in model.parameters())
+
+
+def compiled() -> bool:
+    """Whether Triton is installed, and compiles kernels."""
+    return find_spec("triton") is not None and not interpreted()
 
 
 def interpreted() -> bool:
     """Whether kernels run in Triton's interpreter."""
     return os.environ.get(INTERPRETER) == "1"
+
+
+def _device(device: torch.device) -> str | None:
+    """The reason why the kernels cannot run on this GPU, or None if they can."""
+    if torch.version.hip is not None:
+        return f"{device} is an AMD GPU, but the kernels run on NVIDIA GPUs"
+    capability = torch.cuda.get_device_capability(device)
+    if capability < CAPABILITY:
+        have, need = (".".join(map(str, version)) for version in (capability, CAPABILITY))
+        return f"{device} has compute capability {have}, but the kernels need at least {need}"
+    return None

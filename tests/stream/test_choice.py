@@ -1,0 +1,115 @@
+"""Which backend a pool has for a model on a GPU. The tensors on the GPU are those that torch traces programs with."""
+
+import importlib.util
+from functools import partial
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from nystream.stream.backends import choose
+from nystream.stream.gpu import support
+
+
+@pytest.fixture
+def capability(monkeypatch):
+    """Of the GPU, which can be set."""
+    found = {"capability": (9, 0)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found["capability"])
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setenv(support.INTERPRETER, "0")
+    return found
+
+
+@pytest.fixture
+def on_gpu(build, capability):
+    """A model whose weights are on a GPU."""
+
+    def on_gpu(*args, **options):
+        model, mode = build(*args, **options), FakeTensorMode()
+        for part in model.modules():
+            for tensors in (part._parameters, part._buffers):
+                for name, x in tensors.items():
+                    if x is not None:
+                        tensors[name] = FakeTensor(mode, x.detach().to("meta"), torch.device("cuda:0"))
+        return model
+
+    return on_gpu
+
+
+@pytest.fixture
+def without_triton(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(support, "find_spec", lambda name: None if name == "triton" else find(name))
+
+
+def name_of(chosen):
+    return (chosen.func if isinstance(chosen, partial) else chosen).name
+
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no Triton here")
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("variant", ["co-fixed-single", "co-cont-single", "co-full-single"])
+def test_auto_is_triton_for_what_its_kernels_run(variant, dtype, on_gpu):
+    model = on_gpu(variant, dtype, pinv="ridge")
+    assert name_of(choose(model, "auto")) == name_of(choose(model, "triton")) == "triton"
+    assert choose(model, "auto", ring_dtype="bfloat16").keywords == {"ring_dtype": "bfloat16"}
+
+
+UNSUPPORTED = {
+    "variant": (("full",), {}, "it has a block of 'full', whose step computes all rows"),
+    "stack": (("co-fixed-single",), {"layers": 2}, "it has a block of 'co-fixed-retro', whose step computes all rows"),
+    "dtype": (("co-fixed-single", torch.float64), {}, "is float64, but the kernels take float32 and bfloat16"),
+    "inverse": (("co-cont-single",), {"pinv": "exact"}, "pinv='exact' has no kernel for continual landmarks"),
+}
+
+
+@pytest.mark.parametrize(("args", "options", "why"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_auto_is_torch_for_other_models(args, options, why, on_gpu):
+    model = on_gpu(*args, **options)
+    assert name_of(choose(model, "auto")) == "torch"
+    with pytest.raises(ValueError, match=f"backend='triton' cannot run this model: .*{why}.*; use backend='torch'"):
+        choose(model, "triton")
+    with pytest.raises(ValueError, match=f"ring_dtype='bfloat16' needs .*{why}.*; use ring_dtype='float32'"):
+        choose(model, "auto", ring_dtype="bfloat16")
+
+
+def test_auto_is_torch_for_other_gpus(on_gpu, capability, monkeypatch):
+    capability["capability"] = (7, 5)
+    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    with pytest.raises(
+        ValueError, match=r"cuda:0 has compute capability 7\.5, but the kernels need at least 8\.0; use"
+    ):
+        choose(on_gpu(), "triton")
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    with pytest.raises(
+        ValueError, match="cuda:0 is an AMD GPU, but the kernels run on NVIDIA GPUs; use backend='torch'"
+    ):
+        choose(on_gpu(), "triton")
+
+
+@pytest.mark.usefixtures("without_triton")
+def test_auto_is_torch_without_triton(on_gpu):
+    assert name_of(choose(on_gpu(), "auto")) == "torch"
+
+
+def test_auto_is_torch_if_triton_interprets_kernels(on_gpu, monkeypatch):
+    monkeypatch.setenv(support.INTERPRETER, "1")
+    assert name_of(choose(on_gpu(), "auto")) == "torch"
+
+
+@pytest.mark.parametrize("interpreted", ["0", "1"])
+def test_a_model_on_the_cpu_is_not_for_triton(interpreted, build, monkeypatch):
+    monkeypatch.setenv(support.INTERPRETER, interpreted)
+    assert name_of(choose(build(), "auto")) == "numba"
+    assert name_of(choose(build("full"), "auto")) == "torch"
+
+
+@pytest.mark.parametrize("backend", ["auto", "triton"])
+def test_weights_of_the_cpu_backend_are_refused(backend, on_gpu):
+    with pytest.raises(ValueError, match=r"weights='int8' needs backend='numba', on the CPU; .* use weights='float32'"):
+        choose(on_gpu(), backend, weights="int8")
