@@ -15,14 +15,14 @@ class Later:
 
     def __init__(self, number: Tensor) -> None:
         self.number = number
-        self._event: torch.cuda.Event | None = None
+        self._event: torch.Event | None = None
 
     def note(self) -> Later:
         """Start to read the number, which is final."""
         if self.number.is_cuda:
+            stream = torch.cuda.current_stream(self.number.device)
             self.number = self.number.to("cpu", non_blocking=True)  # into pinned memory
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream())
+            self._event = stream.record_event()
         return self
 
     def __bool__(self) -> bool:
