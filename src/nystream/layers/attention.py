@@ -177,7 +177,10 @@ class MultiheadAttention(FixedLandmarks):
         cfg = self.config
         q, k, v, when = self._piece(x, state, key, value, lengths, reset)
         with full_precision(x):
-            out, new = self._ops.steps(q, k, v, state, cfg, self._fixed(), when, **self._decay())
+            fixed, unset = self._fixed_later()
+            out, new = self._ops.steps(q, k, v, state, cfg, fixed, when, **self._decay())
+        if unset:
+            self._raise_unset()
         y = self._output(out, None if cfg.single else new.time.clamp(max=cfg.window))
         return (keep_first(y, lengths) if cfg.single and lengths is not None else y), new
 
@@ -187,7 +190,10 @@ class MultiheadAttention(FixedLandmarks):
             return self.steps(x, state, lengths=lengths, reset=reset)[0]
         q, k, v, when = self._piece(x, state, None, None, lengths, reset)
         with full_precision(x):
-            out = fold_outputs(self._ops.outputs, q, k, v, state, self.config, self._fixed(), when, self.decay)
+            fixed, unset = self._fixed_later()
+            out = fold_outputs(self._ops.outputs, q, k, v, state, self.config, fixed, when, self.decay)
+        if unset:
+            self._raise_unset()
         y = self._output(out, None)
         return y if lengths is None else keep_first(y, lengths)
 

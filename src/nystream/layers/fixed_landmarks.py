@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from nystream.config import AttentionConfig
 from nystream.layers import checks, pinv_cache
 from nystream.ops.attention.common import Fixed, gamma_pinv
+from nystream.ops.later import Later
 from nystream.ops.tracing import tracing
 
 
@@ -104,6 +105,19 @@ class FixedLandmarks(nn.Module):
         if not self._pinv_cache.finite:
             self._raise_unset()
         return Fixed(q_tilde, k_tilde, self._pinv_cache.gamma_pinv)
+
+    def _fixed_later(self) -> tuple[Fixed | None, Later | None]:
+        """Like `_fixed`, without waiting for a GPU: the second result says later whether landmarks are not finite.
+
+        `_raise_unset` must be called if they are not.
+        """
+        if tracing() or not self.config.fixed:
+            return self._fixed(), None
+        q_tilde, k_tilde = self.q_tilde, self.k_tilde
+        if not q_tilde.is_cuda or not pinv_cache.learned(q_tilde, k_tilde):
+            return self._fixed(), None
+        bad = Later(~(pinv_cache.largest(q_tilde, k_tilde) < torch.inf)).note()
+        return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, self.config)), bad
 
     def _update_pinv_cache(self) -> None:
         landmarks = self.q_tilde, self.k_tilde

@@ -19,6 +19,7 @@ A captured CUDA graph reads fixed addresses and must be captured again when the 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -49,7 +50,12 @@ def compute(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> PinvCache
 
 
 def finite(q_tilde: Tensor, k_tilde: Tensor) -> bool:
-    return not q_tilde.is_meta and all(bool(x.isfinite().all()) for x in (q_tilde, k_tilde))
+    return not q_tilde.is_meta and math.isfinite(float(largest(q_tilde, k_tilde)))
+
+
+def largest(q_tilde: Tensor, k_tilde: Tensor) -> Tensor:
+    """The largest absolute number, or NaN if any is: a single number, because reading one synchronizes."""
+    return torch.maximum(*(torch.linalg.vector_norm(x.detach(), torch.inf) for x in (q_tilde, k_tilde)))
 
 
 def is_current(cache: PinvCache, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> bool:

@@ -19,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Literal, get_args
 
 import torch
@@ -28,6 +30,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops.extended import Extended
+from nystream.ops.later import Later
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import tracing
 
@@ -74,24 +77,57 @@ def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
 
 def full(
     q: Tensor, key: Extended, value: Extended, cfg: AttentionConfig, when: Timeline, decay: Tensor | None
-) -> Tensor:
-    """Softmax attention of every token over its own window, for finite tokens: q [B, H, T, D] -> [B, H, T, D]."""
-    band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "full"))
-    rates, runs = _rates(decay, value), band.band(when, cfg.window)
+) -> tuple[Tensor, Later]:
+    """Softmax attention of every token over its own window: q [B, H, T, D] -> [B, H, T, D].
+
+    Also whether any key or value is not finite, in which case the outputs mean nothing.
+    """
+    band, attention = _module("band"), _module("full")
+    bad = Later(value.piece.new_zeros(1, dtype=torch.int32))
     out: Tensor = attention.attend(
-        q.transpose(1, 2), key.before, key.piece, value.before, value.piece, rates, runs, cfg.scale
+        *(q.transpose(1, 2), key.ring, key.piece, value.ring, value.piece),
+        *(_rates(decay, value), cfg.scale, value.time, band.band(when, cfg.window), bad),
     )
-    return out.transpose(1, 2)
+    return out.transpose(1, 2), bad
 
 
 def landmarks(
     cfg: AttentionConfig, when: Timeline, decay: Tensor | None, weight: Tensor, logit: Extended, value: Extended
-) -> Tensor:
-    """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window, for finite tokens: as `parallel.windowed`."""
-    band, attention = (import_module(f"nystream.ops.triton.{name}") for name in ("band", "landmarks"))
-    rates, runs = _rates(decay, value), band.band(when, cfg.window)
-    out: Tensor = attention.attend(weight, logit.before, logit.piece, value.before, value.piece, rates, runs)
-    return out
+) -> tuple[Tensor, Later]:
+    """Σᵢ wᵢ (Δ_φ V)ᵢ of every token's own window, as `parallel.windowed`.
+
+    Also whether any token is not finite, in which case the outputs mean nothing.
+    """
+    band, attention = _module("band"), _module("landmarks")
+    bad = Later(value.piece.new_zeros(1, dtype=torch.int32))
+    out: Tensor = attention.attend(
+        *(weight, logit.ring, logit.piece, value.ring, value.piece),
+        *(_rates(decay, value), value.time, band.band(when, cfg.window), bad),
+    )
+    return out, bad
+
+
+def logits(q_tilde: Tensor, k: Tensor) -> Tensor:
+    """q̃ kᵀ of landmarks [H, m, D] and k [B, H, T, D]: [B, T, H, m]."""
+    out: Tensor = _module("products").logits(q_tilde, k.transpose(1, 2))
+    return out.permute(2, 3, 0, 1)
+
+
+def weights(q: Tensor, k_tilde: Tensor, inverse: Tensor | None) -> Tensor:
+    """softmax(q k̃ᵀ) Γ† of q [B, H, T, D], landmarks [H, m, D] and Γ† [H, m, m], or None for I: [B, T, H, m]."""
+    out: Tensor = _module("products").weights(q.transpose(1, 2), k_tilde, inverse)
+    return out.permute(2, 3, 0, 1)
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    """A module of `ops.triton`, imported when it is used first, and found without cost from then on."""
+    return import_module(f"nystream.ops.triton.{name}")
+
+
+@cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 def _rates(decay: Tensor | None, value: Extended) -> Tensor | None:
@@ -111,7 +147,7 @@ def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
     if value.is_cuda:
         if torch.version.hip is not None:
             return "the device is an AMD GPU, but must be an NVIDIA GPU"
-        capability = torch.cuda.get_device_capability(value.device)
+        capability = _capability(value.device)
         if capability < CAPABILITY:
             return f"the GPU has compute capability {capability}, but needs at least {CAPABILITY}"
         return None

@@ -14,8 +14,6 @@ pieces whose logits are far apart.
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -44,14 +42,18 @@ def windowed(
     that is not finite makes the output of every window that contains it NaN, and no others.
     """
     n, use_kernels = cfg.window, fused.wanted(value.piece, weight.shape[1], cfg)
-    sums = partial(fused.landmarks if use_kernels else _chunked, cfg, when, decay)
+    if use_kernels:
+        out, bad = fused.landmarks(cfg, when, decay, weight, logit, value)
+        if not bad:
+            return out
     finite = used = logit.finite_or_void() & value.finite()  # [B, n + T, H]
     if not use_kernels:  # kernels read nothing but what a query sees
         exists = torch.arange(finite.shape[1], device=finite.device) < n + when.lengths[:, None]  # [B, n + T]
         used = finite & exists[..., None]
-    if not tracing() and bool(used.all()):
-        return sums(weight, logit, value)
-    out = sums(weight, logit.without(~used, -torch.inf), value.without(~used))
+        if not tracing() and bool(used.all()):
+            return _chunked(cfg, when, decay, weight, logit, value)
+    good = (weight, logit.without(~used, -torch.inf), value.without(~used))
+    out = fused.landmarks(cfg, when, decay, *good)[0] if use_kernels else _chunked(cfg, when, decay, *good)
     return out.masked_fill(spoiled(~finite, n, when)[..., None], torch.nan)
 
 

@@ -7,6 +7,8 @@ that are not negative: in ExecuTorch (1.5) the others have the sign of the divid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -42,6 +44,11 @@ def unroll(ring: Tensor, time: Tensor) -> Tensor:
     return ring[rows(time)[:, None], slots]
 
 
+def rolled(tokens: Tensor, time: Tensor) -> Tensor:
+    """The inverse of `unroll`: the ring with these tokens [B, n, ...], oldest first."""
+    return tokens[rows(time)[:, None], tokens.shape[1] - 1 - age(time, tokens.shape[1])]
+
+
 def valid(time: Tensor, n: int) -> Tensor:
     """[B, n] bool: slots that have a token."""
     return torch.arange(n, device=time.device) < time[:, None]
@@ -63,3 +70,24 @@ def roll_on(ring: Tensor, ext: Tensor, lengths: Tensor, time: Tensor, void: floa
     tokens = ext[rows(time)[:, None], n + lengths[:, None] - 1 - ages]
     has_token = (ages < time[:, None]).reshape(*ages.shape, *[1] * (ring.dim() - 2))
     return torch.where(has_token, tokens.to(ring.dtype), void)
+
+
+def carry_on(rings: Sequence[tuple[Tensor, Tensor, float]], lengths: Tensor, time: Tensor) -> list[Tensor]:
+    """`roll_on` without an extended axis, because a token that stays in the window stays in its slot.
+
+    Args:
+        rings: Each ring [B, n, ...], the piece [B, T, ...] of the same stream, and what fills slots without a token.
+        lengths: [B], tokens of the piece.
+        time: [B], the time after it.
+    """
+    n = rings[0][0].shape[1]
+    ages = age(time, n)
+    places = lengths[:, None] - 1 - ages  # in the piece; negative for what was in the ring before
+    has_token, is_new = ages < time[:, None], places >= 0
+    row, places = rows(time)[:, None], places.clamp(min=0)
+    out = []
+    for ring, piece, void in rings:
+        shape = (*ages.shape, *[1] * (ring.dim() - 2))
+        tokens = torch.where(is_new.reshape(shape), piece[row, places].to(ring.dtype), ring)
+        out.append(torch.where(has_token.reshape(shape), tokens, void).contiguous())
+    return out

@@ -30,12 +30,15 @@ class Timeline(NamedTuple):
 
 def timeline(time: Tensor, length: int, r: int, lengths: Tensor | None, reset: Tensor | None) -> Timeline:
     """The timeline of a piece of `length` tokens, r at a time, after `time` [B] tokens."""
-    places = torch.arange(length, device=time.device)
-    numbers = time[:, None] + 1 + places
+    numbers = time[:, None] + torch.arange(1, length + 1, device=time.device)
+    if r > 1 or reset is not None:
+        places = torch.arange(length, device=time.device)
     if reset is not None:
         started = torch.where(reset, places, -1).cummax(1).values  # the last place, up to here, that starts a stream
         numbers = torch.where(started >= 0, places - started + 1, numbers)
+    end = numbers if r == 1 else numbers + r - 1 - places % r
     if lengths is None:
-        lengths = torch.full_like(time, length)
+        after = time + length if reset is None else numbers[:, -1].clone()
+        return Timeline(numbers, end, torch.full_like(time, length), after)
     last = numbers.gather(1, (lengths - 1).clamp(min=0)[:, None])[:, 0]
-    return Timeline(numbers, numbers + r - 1 - places % r, lengths, torch.where(lengths > 0, last, time))
+    return Timeline(numbers, end, lengths, torch.where(lengths > 0, last, time))

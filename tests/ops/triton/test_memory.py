@@ -7,7 +7,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton", reason="Triton is not available for this platform")
 
-from nystream.ops.triton import full, full_kernels, landmark_gradients, landmark_kernels, landmarks
+from nystream.ops.later import Later
+from nystream.ops.triton import full, full_kernels, input_kernels, landmark_gradients, landmark_kernels, landmarks
 from nystream.ops.triton.band import Band
 
 T, N, H, D, M = 16_384, 512, 8, 64, 16
@@ -49,6 +50,7 @@ def _no_kernels(monkeypatch):
     for module, names in {
         full_kernels: ("attend", "lse_gradient", "query_gradient", "key_gradients"),
         landmark_kernels: ("normalize", "attend"),
+        input_kernels: ("unroll", "to_base_two"),
         landmark_gradients: ("weight_gradient", "middle_gradients", "edge_gradients"),
     }.items():
         for name in names:
@@ -60,7 +62,7 @@ def used(attend, *tensors):
     band = Band(*(torch.empty(1, size, dtype=torch.int32, device="meta") for size in (T, T, N + T, N + T)))
     slope = torch.empty(1, T, H, D, device="meta")
     with Memory([*tensors, *band, slope]) as memory:
-        loss = (attend(band) * slope).sum()
+        loss = (attend(None, band, Later(slope.new_zeros(1))) * slope).sum()
         kept = memory.now()
         torch.autograd.grad(loss, [x for x in tensors if x.requires_grad])
     return kept, memory.peak
@@ -76,7 +78,7 @@ def test_full(decay):
     ring_key, ring_value = torch.empty(2, 1, N, H, D, device="meta")
     rates = piece(1, H)
     kept, peak = used(
-        lambda band: full.attend(q, ring_key, k, ring_value, v, rates if decay else None, band, 1.0),
+        lambda *rest: full.attend(q, ring_key, k, ring_value, v, rates if decay else None, 1.0, *rest),
         *(q, k, v, ring_key, ring_value, *([rates] if decay else [])),
     )
     assert kept <= TOKENS + SLACK  # o
@@ -89,9 +91,9 @@ def test_landmarks(decay):
     ring_logit, ring_value = (torch.empty(1, N, H, width, device="meta") for width in (M, D))
     rates = piece(1, H)
     kept, peak = used(
-        lambda band: landmarks.attend(
+        lambda *rest: landmarks.attend(
             *(weight.permute(0, 3, 1, 2), ring_logit, logit.permute(0, 3, 1, 2), ring_value, v),
-            *(rates if decay else None, band),
+            *(rates if decay else None, *rest),
         ),
         *(weight, logit, v, ring_logit, ring_value, *([rates] if decay else [])),
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
-from nystream.ops import parallel, ring, window
+from nystream.ops import fused, parallel, ring, window
 from nystream.ops.attention import nystrom_fixed
 from nystream.ops.attention.common import Fixed, weights
 from nystream.ops.extended import Extended, of_ring
@@ -126,7 +126,11 @@ def _outputs(
     when: Timeline,
     decay: Tensor | None,
 ) -> Tensor:
-    row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)  # [B, T, H, m]
+    if _folds(value, cfg, fixed):
+        inverse = None if cfg.pinv == "none" else fixed.gamma_pinv
+        row = fused.weights(accumulate(q), accumulate(fixed.k_tilde) * cfg.scale, inverse)  # [B, T, H, m]
+    else:
+        row = weights(q, fixed.k_tilde, fixed.gamma_pinv, cfg).transpose(1, 2)
     out = parallel.windowed(row, logit, value, cfg, when, decay)
     return out.transpose(1, 2).to(q.dtype)
 
@@ -140,8 +144,17 @@ def extended_axis(
     k: Tensor, v: Tensor, state: FixedState, cfg: AttentionConfig, fixed: Fixed
 ) -> tuple[Extended, Extended]:
     """Logits and values on the extended axis: the rings, then the piece."""
-    logit = Extended(ring.unroll(state.ring_logit, state.time), logits(k, fixed, cfg))
-    return logit, of_ring(state.ring_value, state.time, v)
+    value = of_ring(state.ring_value, state.time, v)
+    if _folds(value, cfg, fixed):
+        logit = fused.logits(accumulate(fixed.q_tilde) * cfg.scale, accumulate(k))
+    else:
+        logit = logits(k, fixed, cfg)
+    return Extended(state.ring_logit, logit, state.time), value
+
+
+def _folds(value: Extended, cfg: AttentionConfig, fixed: Fixed) -> bool:
+    """Whether kernels multiply landmarks with all tokens of a piece at once; rows may have landmarks of their own."""
+    return cfg.single and fixed.q_tilde.dim() == 3 and fused.wanted(value.piece, value.piece.shape[1], cfg)
 
 
 def roll_on(
@@ -153,7 +166,7 @@ def roll_on(
     decay: Tensor | None = None,
 ) -> FixedState:
     """The state after a piece of a stream; the partials are rebuilt from the rings."""
-    ring_logit = ring.roll_on(state.ring_logit, logit.whole(), when.lengths, when.after, void=-torch.inf)
-    ring_value = ring.roll_on(state.ring_value, value.whole(), when.lengths, when.after)
+    rings = (state.ring_logit, logit.piece, -torch.inf), (state.ring_value, value.piece, 0.0)
+    ring_logit, ring_value = ring.carry_on(rings, when.lengths, when.after)
     parts = window.rebuild(cfg, ring_logit, ring_value, when.after, decay)
     return FixedState(when.after, ring_logit, ring_value, *parts)

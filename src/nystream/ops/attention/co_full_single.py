@@ -78,11 +78,8 @@ def steps(
 ) -> tuple[Tensor, KeyValueState]:
     key, value = of_ring(state.ring_key, state.time, k), of_ring(state.ring_value, state.time, v)
     out = banded(q, key, value, cfg, when, decay)
-    rings = (
-        ring.roll_on(leaf, ext.whole(), when.lengths, when.after)
-        for leaf, ext in ((state.ring_key, key), (state.ring_value, value))
-    )
-    return out, KeyValueState(when.after, *rings)
+    rings = (state.ring_key, key.piece, 0.0), (state.ring_value, value.piece, 0.0)
+    return out, KeyValueState(when.after, *ring.carry_on(rings, when.lengths, when.after))
 
 
 def outputs(

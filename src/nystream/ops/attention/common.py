@@ -36,6 +36,10 @@ class Factors(NamedTuple):
 
 def gamma_pinv(q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Tensor:
     """Γ† [..., m, m] of landmarks [..., m, D]: computed in float64, returned at the accumulator's precision."""
+    if cfg.pinv == "none":  # whatever the landmarks are
+        m = q_tilde.shape[-2]
+        identity = torch.eye(m, dtype=accumulator(q_tilde.dtype), device=q_tilde.device)
+        return identity.expand(*q_tilde.shape[:-1], m).contiguous()
     gamma = (wide(q_tilde) @ wide(k_tilde).mT * cfg.scale).softmax(-1)
     inverse = pinv(gamma, cfg.pinv, cfg.pinv_iters, cfg.pinv_ridge)
     return inverse.to(q_tilde.device, accumulator(q_tilde.dtype))
@@ -131,11 +135,13 @@ def banded(
 ) -> Tensor:
     """Softmax attention of every token over its own window: q [B, H, T, D] -> [B, H, T, D]."""
     use_kernels = fused.wanted(value.piece, q.shape[2], cfg)
+    if use_kernels:
+        out, some_bad = fused.full(q, key, value, cfg, when, decay)
+        if not some_bad:
+            return out
     bad = ~(key.finite() & value.finite())  # [B, n + T, H]
-    if use_kernels and not bool(bad.any()):
-        return fused.full(q, key, value, cfg, when, decay)
     key, value = key.without(bad), value.without(bad)
-    out = (fused.full if use_kernels else _blocks)(q, key, value, cfg, when, decay)
+    out = fused.full(q, key, value, cfg, when, decay)[0] if use_kernels else _blocks(q, key, value, cfg, when, decay)
     return out.masked_fill(parallel.spoiled(bad, cfg.window, when).transpose(1, 2)[..., None], torch.nan)
 
 

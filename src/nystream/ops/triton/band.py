@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 
 from nystream.ops.timeline import Timeline
+from nystream.ops.triton import input_kernels as kernels
+from nystream.ops.triton import launch
+
+BLOCK = 256
 
 
 class Band(NamedTuple):
@@ -25,9 +29,9 @@ class Band(NamedTuple):
 
 
 def band(when: Timeline, n: int) -> Band:
-    first_key, last_key = (x.int().contiguous() for x in (when.window_start(n), when.window_end(n)))
-    keys = torch.arange(n + first_key.shape[1], dtype=torch.int32, device=first_key.device)
-    keys = keys.expand(first_key.shape[0], -1).contiguous()
-    first_query = torch.searchsorted(last_key, keys, out_int32=True)
-    last_query = torch.searchsorted(first_key, keys, right=True, out_int32=True) - 1
-    return Band(first_key, last_key, first_query, last_query)
+    time, end = when.time.contiguous(), when.end.contiguous()
+    (B, T), S = time.shape, n + time.shape[1]
+    out = Band(*(time.new_empty(B, size, dtype=torch.int32) for size in (T, T, S, S)))
+    with launch.on(time):
+        kernels.runs[launch.programs(S, BLOCK, B)](time, end, *out, n, T, T.bit_length(), BLOCK=BLOCK)
+    return out

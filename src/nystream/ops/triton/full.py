@@ -8,11 +8,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from nystream.ops.later import Later
 from nystream.ops.triton import full_kernels as kernels
-from nystream.ops.triton import launch
+from nystream.ops.triton import launch, prepare
 from nystream.ops.triton.band import Band
 from nystream.ops.triton.launch import Tile
-from nystream.ops.triton.once import Gradients, Once
+from nystream.ops.triton.once import Gradients, once
 
 
 def attend(
@@ -22,12 +23,18 @@ def attend(
     ring_value: Tensor,
     value: Tensor,
     decay: Tensor | None,
-    band: Band,
     scale: float,
+    time: Tensor | None,
+    band: Band,
+    bad: Later,
 ) -> Tensor:
-    """q, key and value [B, T, H, D], rings [B, n, H, D], decay [B, H] -> [B, T, H, D]."""
+    """q, key and value [B, T, H, D], decay [B, H] -> [B, T, H, D].
+
+    The rings [B, n, H, D] are at `time` [B], or oldest token first if that is None. `bad` becomes whether any
+    token is not finite.
+    """
     tokens = (q, ring_key, key, ring_value, value)
-    out, lse = _Attend.apply(scale, band, decay, *tokens)  # type: ignore[no-untyped-call]
+    out, lse = _Attend.apply(scale, time, band, bad, decay, *tokens)  # type: ignore[no-untyped-call]
     out = _Normalized.apply(out, lse)  # type: ignore[no-untyped-call]
     return cast(Tensor, out)
 
@@ -46,9 +53,23 @@ class _Attend(torch.autograd.Function):
     """o and L, as if they did not depend on each other; `_Normalized` completes the gradient of L."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, band: Band, decay: Tensor | None, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        tokens, decay = [x.contiguous() for x in inputs], None if decay is None else decay.contiguous()
-        q = tokens[0]
+    def forward(
+        ctx: Any,
+        scale: float,
+        time: Tensor | None,
+        band: Band,
+        bad: Later,
+        decay: Tensor | None,
+        q: Tensor,
+        ring_key: Tensor,
+        key: Tensor,
+        ring_value: Tensor,
+        value: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        pairs = ((ring_key, key), (ring_value, value))
+        tokens = (q.contiguous(), *(x for pair in pairs for x in prepare.tokens(*pair, time, bad.number)))
+        bad.note()
+        q, decay = tokens[0], None if decay is None else decay.contiguous()
         B, T, H, _ = q.shape
         out, lse = torch.empty_like(q), q.new_empty(B, H, T, dtype=torch.float32)
         sizes = _sizes("attend", scale, launch.precision(q), decay, *tokens[:2])
@@ -56,18 +77,16 @@ class _Attend(torch.autograd.Function):
             kernels.attend[launch.programs(T, sizes["BLOCK_Q"], B * H)](
                 *tokens, band.first_key, band.last_key, decay, out, lse, **sizes
             )
-        ctx.save_for_backward(*tokens, decay, lse, *band)
+        ctx.ring_matters = ctx.needs_input_grad[6] or ctx.needs_input_grad[8]
+        ctx.save_for_backward(time if ctx.ring_matters else None, *tokens, decay, lse, *band)
         ctx.scale, ctx.precision = scale, sizes["PRECISION"]
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor, lse_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        ring_matters = ctx.needs_input_grad[4] or ctx.needs_input_grad[6]
-        function = partial(_gradients, ctx.scale, ctx.precision, ring_matters)
-        *tokens, falls = Once.apply(  # type: ignore[no-untyped-call]
-            function, out_gradient, lse_gradient, *ctx.saved_tensors
-        )
-        return None, None, falls, *tokens
+        function = partial(_gradients, ctx.scale, ctx.precision, ctx.ring_matters)
+        *tokens, falls = once(function, out_gradient, lse_gradient, *ctx.saved_tensors)
+        return None, None, None, None, falls, *tokens
 
 
 class _Normalized(torch.autograd.Function):
@@ -83,10 +102,7 @@ class _Normalized(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradients: tuple[Tensor | None, ...] = Once.apply(  # type: ignore[no-untyped-call]
-            _lse_gradient, out_gradient.contiguous(), *ctx.saved_tensors
-        )
-        return gradients
+        return once(_lse_gradient, out_gradient.contiguous(), *ctx.saved_tensors)
 
 
 def _lse_gradient(out_gradient: Tensor, out: Tensor) -> Gradients:
@@ -102,7 +118,13 @@ def _lse_gradient(out_gradient: Tensor, out: Tensor) -> Gradients:
 
 
 def _gradients(
-    scale: float, precision: str, ring_matters: bool, out_gradient: Tensor, lse_gradient: Tensor, *saved: Tensor
+    scale: float,
+    precision: str,
+    ring_matters: bool,
+    out_gradient: Tensor,
+    lse_gradient: Tensor,
+    time: Tensor | None,
+    *saved: Tensor,
 ) -> Gradients:
     """dq, dk and dv of the rings, if they matter, and of the piece, and dλ if there is a decay."""
     tokens, (decay, lse), band = saved[:5], saved[5:7], Band(*saved[7:])
@@ -125,7 +147,7 @@ def _gradients(
             *tokens, band.first_query, band.last_query, band.last_key, decay,
             lse, out_gradient, lse_gradient, key_gradient, value_gradient, start, **by_key,
         )  # fmt: skip
-    parts = (part for x in (key_gradient, value_gradient) for part in launch.halves(x, n - start))
+    parts = (part for x in (key_gradient, value_gradient) for part in launch.halves(x, n - start, time))
     return q_gradient, *parts, None if falls is None else falls.view(B, H, -1).sum(-1)
 
 

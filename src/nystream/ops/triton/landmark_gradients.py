@@ -7,7 +7,7 @@ With y_j(t) = Σ_s e_jts v_s,
 
 since Σ_s e_jts (do_t v_sᵀ − dw_tj) = 0. Here, too, a tile has a middle and edges: the queries that see all keys of the
 tile are summed once for it, and those that see some of them are taken one by one. dw has the shape of w;
-dl [B, H, m, S − START] and dv [B, S − START, H, D] are those of the keys from place START on.
+dl [H, m, B, S − START] and dv [B, S − START, H, D] are those of the keys from place START on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from nystream.ops.triton.landmark_kernels import REACH, logits, middle_sums, sees
+from nystream.ops.triton.landmark_kernels import REACH, lines, logits, middle_sums, sees
 from nystream.ops.triton.tiles import (
     FLOOR,
     LOG2E,
@@ -48,6 +48,7 @@ def weight_gradient(
     N,
     T,
     H,
+    B,
     D: tl.constexpr,
     DP: tl.constexpr,
     M: tl.constexpr,
@@ -67,12 +68,13 @@ def weight_gradient(
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     begin, shared, rest, end = split(first, last)
+    logit, weight, lse = lines(logit, b, h, B, S, M), lines(weight, b, h, B, T, M), lines(lse, b, h, B, T, M)
+    w_gradient = lines(w_gradient, b, h, B, T, M)
     origin = tl.min(last, 0)
 
     j = tl.arange(0, MP)
-    lines = row * M * T
-    places = j[:, None] * T + known[None, :]
-    own = tl.load(lse + lines + places, mask=(j < M)[:, None], other=0.0)
+    places = j[:, None] * (B * T) + known[None, :]
+    own = tl.load(lse + places, mask=(j < M)[:, None], other=0.0)
     if DECAY:
         own += (rate * (last - origin))[None, :]
     reference = tl.min(own, 1)
@@ -81,7 +83,6 @@ def weight_gradient(
         ring_value,
         value,
         reference,
-        row,
         b,
         h,
         shared,
@@ -91,6 +92,7 @@ def weight_gradient(
         N,
         T,
         H,
+        B,
         D,
         DP,
         M,
@@ -126,7 +128,7 @@ def weight_gradient(
             PRECISION,
         )
         age = (origin - s).to(tl.float32)[None, :]
-        x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
+        x = logits(logit, s, until, origin, rate, B * S, M, MP, DECAY)
         top = tl.maximum(tl.max(x, 1), FLOOR)
         above = top[:, None] - tl.where(sees(first, last, at, until)[None, :], own, float("inf"))
         if tl.max(tl.max(above, 1), 0) < REACH:
@@ -139,17 +141,17 @@ def weight_gradient(
         else:
             bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
             for i in range(M):
-                l_i = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
-                e_i = tl.exp2((l_i[None, :] + bias) - tl.load(lse + lines + i * T + known)[:, None])
+                l_i = tl.load(logit + i * (B * S) + tl.minimum(s, S - 1))
+                e_i = tl.exp2((l_i[None, :] + bias) - tl.load(lse + i * (B * T) + known)[:, None])
                 this = (j == i)[:, None]
                 dw += tl.where(this, tl.sum(e_i * dp, 1)[None, :], 0.0)
                 if DECAY:
                     ages += tl.where(this, tl.sum(e_i * age, 1)[None, :], 0.0)
                     aged_dw += tl.where(this, tl.sum(e_i * age * dp, 1)[None, :], 0.0)
     exists = (j < M)[:, None] & (t < T)[None, :]
-    tl.store(w_gradient + lines + places, dw, mask=exists)
+    tl.store(w_gradient + places, dw, mask=exists)
     if DECAY:
-        w = tl.load(weight + lines + places, mask=exists, other=0.0)
+        w = tl.load(weight + places, mask=exists, other=0.0)
         tl.store(decay_gradient + tl.program_id(0), -tl.sum(tl.sum(w * (aged_dw - dw * ages), 1), 0))
 
 
@@ -172,6 +174,7 @@ def middle_gradients(
     N,
     T,
     H,
+    B,
     D: tl.constexpr,
     DP: tl.constexpr,
     M: tl.constexpr,
@@ -190,25 +193,26 @@ def middle_gradients(
     first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     _, shared, rest, _ = split(first, last)
+    logit, weight, lse = lines(logit, b, h, B, S, M), lines(weight, b, h, B, T, M), lines(lse, b, h, B, T, M)
+    w_gradient = lines(w_gradient, b, h, B, T, M)
     origin = tl.max(known, 0)
 
     j = tl.arange(0, MP)
-    own = logits(logit, row, s, S, origin, rate, S, M, MP, DECAY)
+    own = logits(logit, s, S, origin, rate, B * S, M, MP, DECAY)
     reference = tl.maximum(tl.max(own, 1), FLOOR)  # the queries see all these keys, so it is above none of their L
 
-    lines = row * M * T
     # Sums over queries of w exp(r − L) times do and dw.
     sums, dots = tl.zeros([MP, DP], tl.float32), tl.zeros([MP], tl.float32)
     for at in range(shared, rest, BLOCK_Q):
         t = at + tl.arange(0, BLOCK_Q)
         t_known = tl.minimum(t, T - 1)
-        places = j[:, None] * T + t_known[None, :]
+        places = j[:, None] * (B * T) + t_known[None, :]
         there = (j < M)[:, None] & (t < rest)[None, :]
-        below = reference[:, None] - tl.load(lse + lines + places, mask=there, other=float("inf"))
+        below = reference[:, None] - tl.load(lse + places, mask=there, other=float("inf"))
         if DECAY:
             below -= (rate * (tl.load(last_key + b * T + t_known) - origin))[None, :]
-        share = tl.load(weight + lines + places, mask=there, other=0.0) * tl.exp2(below)
-        dw = tl.load(w_gradient + lines + places, mask=there, other=0.0)
+        share = tl.load(weight + places, mask=there, other=0.0) * tl.exp2(below)
+        dw = tl.load(w_gradient + places, mask=there, other=0.0)
         do = read(tokens(out_gradient, b, t, h, T, H, D), D, DP)
         sums = tl.dot(share, do, sums, input_precision=PRECISION)
         dots += tl.sum(share * dw, 1)
@@ -216,7 +220,7 @@ def middle_gradients(
     e = tl.exp2(own - reference[:, None])
     v = read(extended(ring_value, value, b, s, h, N, T, H, D), D, DP).to(tl.float32)
     slope = tl.dot(sums, tl.trans(v), input_precision=PRECISION) - dots[:, None]
-    dl = logit_gradient + row * M * (S - START) + (j[:, None] * (S - START) + (s - START)[None, :])
+    dl = lines(logit_gradient, b, h, B, S - START, M) + (j[:, None] * (B * (S - START)) + (s - START)[None, :])
     tl.store(dl, e * slope, mask=(j < M)[:, None] & exists[None, :])
     dv = tl.dot(tl.trans(e), sums, input_precision=PRECISION)
     write(tokens(value_gradient, b, s - START, h, S - START, H, D), dv, exists, D, DP)
@@ -241,6 +245,7 @@ def edge_gradients(
     N,
     T,
     H,
+    B,
     D: tl.constexpr,
     DP: tl.constexpr,
     M: tl.constexpr,
@@ -260,15 +265,15 @@ def edge_gradients(
     first, last = tl.load(first_query + b * S + known), tl.load(last_query + b * S + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     begin, shared, rest, end = split(first, last)
-
+    logit, weight, lse = lines(logit, b, h, B, S, M), lines(weight, b, h, B, T, M), lines(lse, b, h, B, T, M)
+    w_gradient = lines(w_gradient, b, h, B, T, M)
     origin = tl.max(known, 0)
 
     j = tl.arange(0, MP)
-    x = logits(logit, row, s, S, origin, rate, S, M, MP, DECAY)
+    x = logits(logit, s, S, origin, rate, B * S, M, MP, DECAY)
     top = tl.maximum(tl.max(x, 1), FLOOR)
     e = tl.exp2(x - top[:, None])
-    lines = row * M * T
-    dl_places = logit_gradient + row * M * (S - START) + (j[:, None] * (S - START) + (s - START)[None, :])
+    dl_places = lines(logit_gradient, b, h, B, S - START, M) + (j[:, None] * (B * (S - START)) + (s - START)[None, :])
     real = (j < M)[:, None] & exists[None, :]
     dl = tl.load(dl_places, mask=real, other=0.0)
     dv_tokens = tokens(value_gradient, b, s - START, h, S - START, H, D)
@@ -291,13 +296,13 @@ def edge_gradients(
             PART,
             PRECISION,
         )
-        places = j[:, None] * T + t_known[None, :]
-        own = tl.load(lse + lines + places, mask=(j < M)[:, None], other=0.0)
+        places = j[:, None] * (B * T) + t_known[None, :]
+        own = tl.load(lse + places, mask=(j < M)[:, None], other=0.0)
         if DECAY:
             own += (rate * (newest - origin))[None, :]
         if tl.max(top - tl.min(own, 1), 0) < REACH:
-            share = tl.load(weight + lines + places, mask=(j < M)[:, None], other=0.0) * tl.exp2(top[:, None] - own)
-            sunk = share * tl.load(w_gradient + lines + places, mask=(j < M)[:, None], other=0.0)
+            share = tl.load(weight + places, mask=(j < M)[:, None], other=0.0) * tl.exp2(top[:, None] - own)
+            sunk = share * tl.load(w_gradient + places, mask=(j < M)[:, None], other=0.0)
             p = tl.where(seen, tl.dot(tl.trans(e), share, input_precision=PRECISION), 0.0)
             part = tl.dot(share, tl.trans(tl.where(seen, dp, 0.0)), input_precision=PRECISION)
             part -= tl.dot(sunk, tl.trans(seen.to(tl.float32)), input_precision=PRECISION)
@@ -306,10 +311,10 @@ def edge_gradients(
             bias = biases(seen, (newest[None, :] - known[:, None]).to(tl.float32), rate, DECAY)
             p = tl.zeros([BLOCK_K, BLOCK_Q], tl.float32)
             for i in range(M):
-                l_i = tl.load(logit + (row * M + i) * S + known)
-                whole = tl.load(lse + lines + i * T + t_known)
-                w_i = tl.load(weight + lines + i * T + t_known)
-                dw_i = tl.load(w_gradient + lines + i * T + t_known)
+                l_i = tl.load(logit + i * (B * S) + known)
+                whole = tl.load(lse + i * (B * T) + t_known)
+                w_i = tl.load(weight + i * (B * T) + t_known)
+                dw_i = tl.load(w_gradient + i * (B * T) + t_known)
                 we = w_i[None, :] * tl.exp2((l_i[:, None] + bias) - whole[None, :])
                 p += we
                 dl += tl.where((j == i)[:, None], tl.sum(we * (dp - dw_i[None, :]), 1)[None, :], 0.0)

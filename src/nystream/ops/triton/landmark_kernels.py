@@ -12,7 +12,7 @@ has a factor for the key and one for the query, so that sums over landmarks are 
 logit of a tile of keys, is so far above an L_j(t) that the factors might leave the range of float32, the exponentials
 of this tile are computed for every query, key and landmark instead. The forward pass stores o and L.
 
-w, L [B, H, m, T]; l [B, H, m, S]; l and L are logarithms to base two; o [B, T, H, D]; decay [B, H];
+w, L [H, m, B, T]; l [H, m, B, S]; l and L are logarithms to base two; o [B, T, H, D]; decay [B, H];
 v: N tokens of a ring and T of the piece, [B, N, H, D] and [B, T, H, D], S = N + T.
 """
 
@@ -40,22 +40,30 @@ LEAST = tl.constexpr(2.0**-60)
 
 
 @triton.jit
+def lines(x, b, h, B, length, M: tl.constexpr):
+    """Pointer to the first number of row b and head h in x [H, M, B, length]."""
+    return x + (h * M * B + b) * length
+
+
+@triton.jit
 def logits(
     logit,
-    row,
     s,
     until,
     origin,
     rate,
-    S,
+    stride,
     M: tl.constexpr,
     MP: tl.constexpr,
     DECAY: tl.constexpr,
 ):
-    """l_js − λ (age of s at `origin`) of the keys s before `until`: [MP, K]; −inf for what does not exist."""
+    """l_js − λ (age of s at `origin`) of the keys s before `until`: [MP, K]; −inf for what does not exist.
+
+    `logit` points to the first line of a row and head, `stride` numbers before the next one.
+    """
     j = tl.arange(0, MP)
     exists = (j < M)[:, None] & (s < until)[None, :]
-    x = tl.load(logit + row * M * S + (j[:, None] * S + s[None, :]), mask=exists, other=float("-inf"))
+    x = tl.load(logit + (j[:, None] * stride + s[None, :]), mask=exists, other=float("-inf"))
     if DECAY:
         x -= (rate * (origin - s))[None, :]
     return x
@@ -77,6 +85,7 @@ def normalize(
     N,
     T,
     H,
+    B,
     M: tl.constexpr,
     MP: tl.constexpr,
     DECAY: tl.constexpr,
@@ -92,12 +101,13 @@ def normalize(
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     begin, shared, rest, end = split(first, last)
+    logit, lse = lines(logit, b, h, B, S, M), lines(lse, b, h, B, T, M)
     origin = tl.min(last, 0)  # ages count from here
 
     lane_largest = tl.full([MP, BLOCK_K], FLOOR, tl.float32)
     lane_total = tl.zeros([MP, BLOCK_K], tl.float32)
     for at in range(shared, rest, BLOCK_K):
-        x = logits(logit, row, at + tl.arange(0, BLOCK_K), rest, origin, rate, S, M, MP, DECAY)
+        x = logits(logit, at + tl.arange(0, BLOCK_K), rest, origin, rate, B * S, M, MP, DECAY)
         new = tl.maximum(lane_largest, x)
         lane_total = lane_total * tl.exp2(lane_largest - new) + tl.exp2(x - new)
         lane_largest = new
@@ -111,7 +121,7 @@ def normalize(
         at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
         s = at + tl.arange(0, BLOCK_K)
         seen = (s[:, None] >= first[None, :]) & (s[:, None] <= last[None, :])
-        x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
+        x = logits(logit, s, until, origin, rate, B * S, M, MP, DECAY)
         top = tl.maximum(tl.max(x, 1), FLOOR)
         new = tl.where(sees(first, last, at, until)[None, :], tl.maximum(largest, top[:, None]), largest)
         # Always as exact as this, because all weights of a landmark have the error of their sum.
@@ -125,8 +135,7 @@ def normalize(
         whole = largest + tl.log2(total)
         if DECAY:
             whole -= (rate * (last - origin))[None, :]
-        lines = j[:, None] * T + t[None, :]
-        tl.store(lse + row * M * T + lines, whole, mask=(j < M)[:, None] & (t < T)[None, :])
+        tl.store(lse + (j[:, None] * (B * T) + t[None, :]), whole, mask=(j < M)[:, None] & (t < T)[None, :])
     else:  # a query does not see the logits to which its own are so small
         for i in range(M):
             own_largest = tl.full([BLOCK_Q], FLOOR, tl.float32)
@@ -134,14 +143,14 @@ def normalize(
             for at in range(begin, end, BLOCK_K):
                 s = at + tl.arange(0, BLOCK_K)
                 seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None])
-                x = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))[None, :]
+                x = tl.load(logit + i * (B * S) + tl.minimum(s, S - 1))[None, :]
                 x += biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
                 new = tl.maximum(own_largest, tl.max(x, 1))
                 own_total = own_total * tl.exp2(own_largest - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
                 own_largest = new
             some = own_total > 0
             whole = tl.where(some, own_largest + tl.log2(tl.where(some, own_total, 1.0)), 0.0)
-            tl.store(lse + (row * M + i) * T + t, whole, mask=t < T)
+            tl.store(lse + i * (B * T) + t, whole, mask=t < T)
 
 
 @triton.jit
@@ -150,7 +159,6 @@ def middle_sums(
     ring_value,
     value,
     reference,
-    row,
     b,
     h,
     shared,
@@ -160,6 +168,7 @@ def middle_sums(
     N,
     T,
     H,
+    B,
     D: tl.constexpr,
     DP: tl.constexpr,
     M: tl.constexpr,
@@ -177,7 +186,7 @@ def middle_sums(
     aged_total = tl.zeros([MP], tl.float32)
     for at in range(shared, rest, BLOCK_K):
         s = at + tl.arange(0, BLOCK_K)
-        e = tl.exp2(logits(logit, row, s, rest, origin, rate, N + T, M, MP, DECAY) - reference[:, None])
+        e = tl.exp2(logits(logit, s, rest, origin, rate, B * (N + T), M, MP, DECAY) - reference[:, None])
         v = read(extended(ring_value, value, b, s, h, N, T, H, D), D, DP).to(tl.float32)
         sums = tl.dot(e, v, sums, input_precision=PRECISION)
         if AGED:
@@ -201,6 +210,7 @@ def attend(
     N,
     T,
     H,
+    B,
     D: tl.constexpr,
     DP: tl.constexpr,
     M: tl.constexpr,
@@ -219,22 +229,21 @@ def attend(
     first, last = tl.load(first_key + b * T + known), tl.load(last_key + b * T + known)
     rate = tl.load(decay + row) * LOG2E if DECAY else 0.0
     begin, shared, rest, end = split(first, last)
+    logit, weight, lse = lines(logit, b, h, B, S, M), lines(weight, b, h, B, T, M), lines(lse, b, h, B, T, M)
     origin = tl.min(last, 0)
 
     j = tl.arange(0, MP)
-    lines = row * M * T
-    places = j[:, None] * T + known[None, :]
-    own = tl.load(lse + lines + places, mask=(j < M)[:, None], other=0.0)
+    places = j[:, None] * (B * T) + known[None, :]
+    own = tl.load(lse + places, mask=(j < M)[:, None], other=0.0)
     if DECAY:
         own += (rate * (last - origin))[None, :]
-    w = tl.load(weight + lines + places, mask=(j < M)[:, None], other=0.0)
+    w = tl.load(weight + places, mask=(j < M)[:, None], other=0.0)
     reference = tl.min(own, 1)  # all queries see the middle, so none of its logits is above any L
     sums, _, _ = middle_sums(
         logit,
         ring_value,
         value,
         reference,
-        row,
         b,
         h,
         shared,
@@ -244,6 +253,7 @@ def attend(
         N,
         T,
         H,
+        B,
         D,
         DP,
         M,
@@ -260,7 +270,7 @@ def attend(
         at, until = edge_tile(number, before, begin, shared, rest, end, BLOCK_K)
         s = at + tl.arange(0, BLOCK_K)
         seen = (s[None, :] >= first[:, None]) & (s[None, :] <= last[:, None]) & (s < until)[None, :]
-        x = logits(logit, row, s, until, origin, rate, S, M, MP, DECAY)
+        x = logits(logit, s, until, origin, rate, B * S, M, MP, DECAY)
         top = tl.maximum(tl.max(x, 1), FLOOR)
         above = top[:, None] - tl.where(sees(first, last, at, until)[None, :], own, float("inf"))
         if tl.max(tl.max(above, 1), 0) < REACH:
@@ -271,9 +281,9 @@ def attend(
             p = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
             bias = biases(seen, (last[:, None] - s[None, :]).to(tl.float32), rate, DECAY)
             for i in range(M):
-                l_i = tl.load(logit + (row * M + i) * S + tl.minimum(s, S - 1))
-                whole = tl.load(lse + lines + i * T + known)
-                w_i = tl.load(weight + lines + i * T + known)
+                l_i = tl.load(logit + i * (B * S) + tl.minimum(s, S - 1))
+                whole = tl.load(lse + i * (B * T) + known)
+                w_i = tl.load(weight + i * (B * T) + known)
                 p += w_i[:, None] * tl.exp2((l_i[None, :] + bias) - whole[:, None])
         v = read(extended(ring_value, value, b, s, h, N, T, H, D), D, DP).to(tl.float32)
         o = tl.dot(p, v, o, input_precision=PRECISION)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nystream.ops.later import Later
 from nystream.ops.triton import landmark_gradients as gradients
 from nystream.ops.triton import landmark_kernels as kernels
-from nystream.ops.triton import launch
+from nystream.ops.triton import launch, prepare
 from nystream.ops.triton.band import Band
 from nystream.ops.triton.launch import Tile
-from nystream.ops.triton.once import Gradients, Once
+from nystream.ops.triton.once import Gradients, once
 
 
 def attend(
@@ -24,11 +24,18 @@ def attend(
     ring_value: Tensor,
     value: Tensor,
     decay: Tensor | None,
+    time: Tensor | None,
     band: Band,
+    bad: Later,
 ) -> Tensor:
-    """weight and logit [B, T, H, m], value [B, T, H, D], rings [B, n, H, .], decay [B, H] -> [B, T, H, D], float32."""
+    """Σⱼ wⱼ (Δ_φ V)ⱼ of every token's own window: [B, T, H, D], float32.
+
+    weight and logit [B, T, H, m], fastest in memory where they are views of [H, m, B, T]; value [B, T, H, D], decay
+    [B, H]. The rings [B, n, H, .] are at `time` [B], or oldest token first if that is None. `bad` becomes whether any
+    token is not finite.
+    """
     tensors = (weight, ring_logit, logit, ring_value, value, decay)
-    out: Tensor = _Attend.apply(band, *tensors)  # type: ignore[no-untyped-call]
+    out: Tensor = _Attend.apply(time, band, bad, *tensors)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -52,7 +59,9 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        time: Tensor | None,
         band: Band,
+        bad: Later,
         weight: Tensor,
         ring_logit: Tensor,
         logit: Tensor,
@@ -60,11 +69,12 @@ class _Attend(torch.autograd.Function):
         value: Tensor,
         decay: Tensor | None,
     ) -> Tensor:
-        weight = weight.permute(0, 2, 3, 1).contiguous()  # [B, H, m, T]
-        logit = _to_base_two(ring_logit, logit)  # [B, H, m, n + T]
-        ring_value, value = ring_value.contiguous(), value.contiguous()
+        weight = weight.permute(2, 3, 0, 1).contiguous()  # [H, m, B, T]
+        logit = prepare.logarithms(ring_logit, logit, time, bad.number)  # [H, m, B, n + T]
+        ring_value, value = prepare.tokens(ring_value, value, time, bad.number)
+        bad.note()
         decay = None if decay is None else decay.contiguous()
-        (B, H, _, T), D = weight.shape, value.shape[-1]
+        (H, _, B, T), D = weight.shape, value.shape[-1]
         lse, out = torch.empty_like(weight), weight.new_empty(B, T, H, D)
         ctx.precision = launch.precision(value)
         first, second = (_sizes(name, ctx.precision, weight, ring_value, decay) for name in ("normalize", "attend"))
@@ -77,35 +87,21 @@ class _Attend(torch.autograd.Function):
             kernels.attend[launch.programs(T, second["BLOCK_Q"], B * H)](
                 weight, logit, ring_value, value, band.first_key, band.last_key, decay, lse, out, **second
             )
-        ctx.save_for_backward(weight, logit, ring_value, value, decay, lse, *band)
+        ctx.ring_matters = ctx.needs_input_grad[4] or ctx.needs_input_grad[6]
+        ctx.save_for_backward(time if ctx.ring_matters else None, weight, logit, ring_value, value, decay, lse, *band)
         return out
 
     @staticmethod
     def backward(ctx: Any, out_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        ring_matters = ctx.needs_input_grad[2] or ctx.needs_input_grad[4]
-        function = partial(_gradients, ctx.precision, ring_matters)
-        slopes = Once.apply(function, out_gradient, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return None, *slopes
-
-
-def _to_base_two(ring_logit: Tensor, logit: Tensor) -> Tensor:
-    """Logits [B, n, H, m] and [B, T, H, m] as logarithms to base two, [B, H, m, n + T].
-
-    Once for all kernels, because rounding that differs between them would not cancel in gradients. Weights depend on
-    differences of logits only, so the largest of a landmark is subtracted first: large numbers would lose digits.
-    """
-    (B, n, H, m), T = ring_logit.shape, logit.shape[1]
-    largest = torch.maximum(ring_logit.amax(1), logit.amax(1)).nan_to_num(0.0, 0.0, 0.0)  # NaN: of tokens nobody reads
-    out = logit.new_empty(B, H, m, n + T)
-    for part, x in zip(out.split([n, T], -1), (ring_logit, logit), strict=True):
-        torch.sub(x.permute(0, 2, 3, 1), largest[..., None], out=part).mul_(math.log2(math.e))
-    return out
+        slopes = once(partial(_gradients, ctx.precision, ctx.ring_matters), out_gradient, *ctx.saved_tensors)
+        return None, None, None, *slopes
 
 
 def _gradients(
     precision: str,
     ring_matters: bool,
     out_gradient: Tensor,
+    time: Tensor | None,
     weight: Tensor,
     logit: Tensor,
     ring_value: Tensor,
@@ -115,10 +111,10 @@ def _gradients(
     *runs: Tensor,
 ) -> Gradients:
     """dw, dl and dv of the ring, if it matters, and of the piece, and dλ if there is a decay."""
-    band, (B, H, m, T), n = Band(*runs), weight.shape, ring_value.shape[1]
+    band, (H, m, B, T), n = Band(*runs), weight.shape, ring_value.shape[1]
     start = 0 if ring_matters else n
     out_gradient = out_gradient.contiguous()
-    weight_gradient, logit_gradient = torch.empty_like(weight), logit.new_empty(B, H, m, n + T - start)
+    weight_gradient, logit_gradient = torch.empty_like(weight), logit.new_empty(H, m, B, n + T - start)
     value_gradient = value.new_empty(B, n + T - start, H, value.shape[-1])
     by_query, middle, edges = (
         _sizes(name, precision, weight, ring_value, decay)
@@ -139,17 +135,19 @@ def _gradients(
         )  # fmt: skip
         gradients.middle_gradients[key_tiles](*tensors, **middle)
         gradients.edge_gradients[key_tiles](*tensors, **edges, **part)
-    dw, dl = (x.permute(0, 3, 1, 2) for x in (weight_gradient, logit_gradient))
+    dw, dl = (x.permute(2, 3, 0, 1) for x in (weight_gradient, logit_gradient))
     rates = None if falls is None else falls.view(B, H, -1).sum(-1)
-    return dw, *launch.halves(dl, n - start), *launch.halves(value_gradient, n - start), rates
+    parts = (part for x in (dl, value_gradient) for part in launch.halves(x, n - start, time))
+    return dw, *parts, rates
 
 
 def _sizes(kernel: str, precision: str, weight: Tensor, ring_value: Tensor, decay: Tensor | None) -> dict[str, Any]:
-    (_, H, m, T), (_, n, _, D) = weight.shape, ring_value.shape
+    (H, m, B, T), (_, n, _, D) = weight.shape, ring_value.shape
     return {
         "N": n,
         "T": T,
         "H": H,
+        "B": B,
         "D": D,
         "DP": launch.padded(D),
         "M": m,

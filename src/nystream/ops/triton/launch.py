@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
+from nystream.ops import ring
 from nystream.ops.precision import rounded
 
 SMALLEST = 16  # of any side of a tile that enters a matrix product
@@ -29,7 +29,7 @@ class Tile(NamedTuple):
 
 def padded(size: int) -> int:
     """The side of a tile that has room for `size` numbers."""
-    return max(SMALLEST, triton.next_power_of_2(size))
+    return max(SMALLEST, 1 << (size - 1).bit_length())
 
 
 def precision(x: Tensor) -> str:
@@ -57,9 +57,12 @@ def on(x: Tensor) -> AbstractContextManager[Any]:
 
 def programs(length: int, block: int, rows: int) -> tuple[int]:
     """The grid: one program for each tile of `block` places of each row."""
-    return (triton.cdiv(length, block) * rows,)
+    return (-(-length // block) * rows,)
 
 
-def halves(gradient: Tensor, ring: int) -> tuple[Tensor | None, Tensor]:
-    """The gradients of a ring of this length, None if it is 0, and of the piece after it, along dimension 1."""
-    return gradient[:, :ring] if ring else None, gradient[:, ring:]
+def halves(gradient: Tensor, n: int, time: Tensor | None) -> tuple[Tensor | None, Tensor]:
+    """The gradients of a ring of n tokens at `time`, None if n is 0, and of the piece after it, along dimension 1."""
+    if not n:
+        return None, gradient
+    before = gradient[:, :n]
+    return before if time is None else ring.rolled(before, time), gradient[:, n:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,9 +11,14 @@ from torch import Tensor
 Gradients = tuple[Tensor | None, ...]
 
 
-class Once(torch.autograd.Function):
+def once(function: Callable[..., Gradients], *tensors: Tensor | None) -> Gradients:
     """`function(*tensors)`, where differentiating the result is an error that says what to do instead."""
+    if not torch.is_grad_enabled():
+        return function(*tensors)
+    return cast(Gradients, _Once.apply(function, *tensors))  # type: ignore[no-untyped-call]
 
+
+class _Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Gradients], *tensors: Tensor | None) -> Gradients:
         return function(*tensors)

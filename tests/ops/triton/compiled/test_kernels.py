@@ -1,5 +1,6 @@
 """Every kernel compiles, fits on a GPU and does not spill registers on sm_90. This needs no GPU."""
 
+import importlib
 import re
 import subprocess
 
@@ -9,10 +10,14 @@ SHARED = {90: 227 * 1024, 89: 99 * 1024}  # bytes of shared memory that a progra
 SPILLED = 16  # bytes of a thread: ptxas spills a few where that lets more programs run at once
 KERNELS = [
     *(("full", name) for name in ("attend", "lse_gradient", "query_gradient", "key_gradients")),
+    *(("input", name) for name in ("runs", "unroll", "to_base_two")),
+    ("product", "partial_outer"),
     *(("landmarks", name) for name in ("normalize", "attend", "weight_gradient", "middle_gradients", "edge_gradients")),
 ]
-RUNS = {"first_key", "last_key", "first_query", "last_query"}
-SIZES = {"START": "i32", "N": "i32", "T": "i32", "H": "i32", "scale": "fp32"}
+INT32 = {"first_key", "last_key", "first_query", "last_query", "bad"}
+INT64 = {"time", "end"}
+SIZES = dict.fromkeys(("START", "N", "T", "H", "B", "STEPS", "TOKENS", "SIZE", "S", "SPAN", "HEAD", "TOKEN"), "i32")
+SIZES |= {"scale": "fp32"}
 FLOAT32 = {"weight", "logit", "decay", "lse", "l_gradient", "w_gradient", "logit_gradient", "decay_gradient"}
 
 
@@ -22,12 +27,13 @@ def compiled(family, name, width, dtype, decay, capability=90, **ones):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from nystream.ops.triton import full, full_kernels, landmark_gradients, landmark_kernels, landmarks, launch
+    from nystream.ops.triton import band, full, landmarks, launch, prepare, products
 
-    modules = [full_kernels] if family == "full" else [landmark_kernels, landmark_gradients]
+    files = {"landmarks": ("landmark_kernels", "landmark_gradients")}.get(family, (f"{family}_kernels",))
+    modules = [importlib.import_module(f"nystream.ops.triton.{file}") for file in files]
     (kernel,) = (getattr(module, name) for module in modules if hasattr(module, name))
-    tile = full.tile(name, width) if family == "full" else landmarks.tile(name, width, 16)
-    options = tile.options()
+    tiles = {"full": lambda: full.tile(name, width), "landmarks": lambda: landmarks.tile(name, width, 16)}
+    options = tiles[family]().options() if family in tiles else {"num_warps": 8 if name == "to_base_two" else 4}
     padded = launch.padded(width)
     constants = {
         "D": width,
@@ -37,13 +43,19 @@ def compiled(family, name, width, dtype, decay, capability=90, **ones):
         "PART": padded if family == "full" and width <= 64 else min(32, padded),
         "DECAY": decay,
         "PRECISION": "tf32x3" if dtype == "fp32" else "tf32",
-        "BLOCK_Q": options.pop("BLOCK_Q"),
-        "BLOCK_K": options.pop("BLOCK_K"),
+        **{size: options.pop(size) for size in ("BLOCK_Q", "BLOCK_K") if size in options},
+        "BLOCK": {"runs": band.BLOCK, "partial_outer": products.BLOCK}.get(name, prepare.LONGEST),
+        "PIECE": prepare.LONGEST,
+        "W": 8 * width,
+        "COLUMN": 1,
     }
     constants |= ones
     if not decay:
         constants |= {"decay": None, "decay_gradient": None}
+    if name in ("to_base_two", "partial_outer"):
+        dtype = "fp32"
     float32 = FLOAT32 if family == "full" else FLOAT32 | {"out", "out_gradient"}
+    pointers = dict.fromkeys(float32, "*fp32") | dict.fromkeys(INT32, "*i32") | dict.fromkeys(INT64, "*i64")
     signature, values, attributes = {}, {}, {}
     for place, argument in enumerate(kernel.arg_names):
         if argument in constants:
@@ -51,7 +63,7 @@ def compiled(family, name, width, dtype, decay, capability=90, **ones):
         elif argument in SIZES:
             signature[argument] = SIZES[argument]
         else:
-            signature[argument] = "*i32" if argument in RUNS else "*fp32" if argument in float32 else f"*{dtype}"
+            signature[argument] = pointers.get(argument, f"*{dtype}")
             attributes[(place,)] = [["tt.divisibility", 16]]
     source = ASTSource(kernel, signature, values, attributes)
     result = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -80,7 +92,9 @@ def test_compiles_for_hopper(family, name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("family", "name"), KERNELS)
 def test_compiles_for_one_token_and_one_head(family, name, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    compiled(family, name, 16, "fp32", False, N=1, T=1, H=1)
+    compiled(family, name, 16, "fp32", False, N=1, T=1, H=1, B=1)
+    if name in ("unroll", "to_base_two"):
+        compiled(family, name, 16, "fp32", False, time=None)  # a ring whose oldest token comes first
 
 
 @pytest.mark.deploy
