@@ -88,7 +88,7 @@ def items(part: str, quick: bool) -> Iterator[Item]:
     elif part == "model":
         crowd = 8_192 if quick else 65_536
         yield "pool", partial(pool_times, crowd, 30)
-        for kernel in ("sdpa", "matmul"):
+        for kernel in ("sdpa", "padded sdpa", "matmul"):
             yield f"eager {kernel}", partial(eager_times, crowd, kernel)
     elif not quick:
         yield "500,000 streams", partial(crowd_times, 500_000)

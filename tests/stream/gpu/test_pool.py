@@ -193,6 +193,7 @@ def test_what_the_kernels_cannot_run(shaped, monkeypatch):
     )
     for model, words in (
         (full, "whose step computes all rows"),
+        (shaped(window=130, landmarks=129), "has 129 landmarks, but the kernels take at most 128"),
         (shaped().double(), "is float64, but the kernels take float32 and bfloat16"),
         (shaped("co-cont-single", pinv="exact"), "pinv='exact' has no kernel for continual landmarks"),
         (shaped(sums="subtract"), "sums='subtract'"),

@@ -39,12 +39,21 @@ def attend(
     return cast(Tensor, out)
 
 
-def tile(kernel: str, width: int) -> Tile:
-    """The tile of a kernel for heads of this width: among the largest that spill no registers on sm_90.
+LARGE = {
+    "attend": Tile(128, 64, 8),
+    "query_gradient": Tile(128, 64, 8, 2),
+    "key_gradients": Tile(64, 128, 8, 2),
+}
 
-    Four warps where they can hold it, because eight do the work of a tile of 64 rows twice. Two stages where three
-    would need more shared memory than GPUs before sm_90 have.
+
+def tile(kernel: str, width: int, roomy: bool = False) -> Tile:
+    """The tile of a kernel for heads of this width.
+
+    The large ones were fastest on an H200, and need the shared memory of GPUs since sm_90, which are `roomy`. The
+    others are among the largest that spill no registers there and have room on older GPUs.
     """
+    if roomy and width <= 64 and kernel in LARGE:
+        return LARGE[kernel]
     tiles = {"attend": Tile(64, 32, 4), "lse_gradient": Tile(32, 32, 4), "query_gradient": Tile(64, 32, 4, 2)}
     return (tiles | {"key_gradients": Tile(32, 64, 4, 2) if width <= 64 else Tile(64, 32, 8)})[kernel]
 
@@ -165,5 +174,5 @@ def _sizes(
         "PART": launch.padded(D) if D <= 64 else 32,
         "DECAY": decay is not None,
         "PRECISION": precision,
-        **tile(kernel, D).options(),
+        **tile(kernel, D, launch.roomy(q)).options(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from nystream.ops import ring
 from nystream.ops.precision import rounded
 
 SMALLEST = 16  # of any side of a tile that enters a matrix product
+ROOM = 200 * 1024  # bytes of shared memory for a program, which GPUs have since sm_90
 
 
 class Tile(NamedTuple):
@@ -53,6 +55,17 @@ def _allows_tf32() -> bool:
 def on(x: Tensor) -> AbstractContextManager[Any]:
     """Select the device of `x`, on which kernels are launched."""
     return torch.cuda.device_of(x)
+
+
+def roomy(x: Tensor) -> bool:
+    """Whether programs on the device of `x` can use the shared memory that large tiles need."""
+    return x.is_cuda and _shared(x.device) >= ROOM
+
+
+@cache
+def _shared(device: torch.device) -> int:
+    size: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return size
 
 
 def programs(length: int, block: int, rows: int) -> tuple[int]:

@@ -11,7 +11,7 @@ from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.full import exact
 from nystream.stream.gpu.kernels import landmarks as kernels
 from nystream.stream.gpu.landmarks import LandmarkAttention
-from nystream.stream.gpu.launch import ROWS, Call, Plan, lists, plan, programs
+from nystream.stream.gpu.launch import Call, Plan, lists, plan, programs
 from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, warps
 
 
@@ -91,7 +91,7 @@ class ContinualAttention(LandmarkAttention):
             leaves["ring_key"],
             leaves["ring_logit"],
             leaves["gamma_pinv"],
-            lists(rows),
+            *lists(rows),
             N=cfg.window,
             EDGES=self.cut.edges,
             R=cfg.update_size,
@@ -107,6 +107,5 @@ class ContinualAttention(LandmarkAttention):
             ITERS=cfg.pinv_iters,
             SCALE=cfg.scale,
             LAMBDA=cfg.pinv_ridge,
-            ROWS=ROWS,
             num_warps=warps(2 * landmarks * columns),
         )

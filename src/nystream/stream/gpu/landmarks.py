@@ -16,8 +16,8 @@ from nystream.stream.gpu.blocks import blocks, power_of_two
 from nystream.stream.gpu.kernels.middle import rebuild
 from nystream.stream.gpu.kernels.products import products, weights
 from nystream.stream.gpu.kernels.step import step
-from nystream.stream.gpu.launch import ROWS, Call, Plan, lists, plan, programs
-from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, max_edges, tile, warps
+from nystream.stream.gpu.launch import Call, Plan, lists, plan, programs
+from nystream.stream.gpu.tiles import max_edges, tile, warps
 
 
 class Product(NamedTuple):
@@ -30,6 +30,7 @@ class Product(NamedTuple):
 
 
 PRODUCT = Product(64, 64, 64, 4)
+PAIRS = 128  # of a token and a head, for one program that computes weights
 TERMS = 2  # bfloat16 numbers for one weight
 
 
@@ -103,7 +104,7 @@ class LandmarkAttention(Attention):
         size, rows = self.tile, len(slots)
         groups = triton.cdiv(rows * self.config.num_heads, size.pairs)
         rebuild[(programs(self.device, groups, rows), triton.cdiv(size.value.strips, size.renewed))](
-            self.rates, slots, places, listed, counts, *self._window, lists(rows), S_=size.renewed, **self._sizes
+            self.rates, slots, places, listed, counts, *self._window, *lists(rows), S_=size.renewed, **self._sizes
         )
 
     def attend(
@@ -130,7 +131,7 @@ class LandmarkAttention(Attention):
             plan.entering_counts,
             *self._window,
             rows,
-            lists(rows),
+            *lists(rows),
             renewers,
             R=cut.r,
             S_=size.strips,
@@ -164,7 +165,6 @@ class LandmarkAttention(Attention):
             "M_": size.landmarks,
             "C_": size.padded_columns,
             "CHUNK": size.limits.chunk,
-            "ROWS": ROWS,
             "num_warps": count,
             "num_stages": 1,
             "maxnreg": size.limits.registers if count == 1 else None,
@@ -186,7 +186,8 @@ class FixedAttention(LandmarkAttention):
             factors.append(layout.store(weight.movedim(2, 0)[:, None]).flatten(1).T)
             biases.append(layout.store(bias[None], -torch.inf).flatten())  # landmarks that only complete a strip: −inf
         self.weight = torch.stack(_terms(torch.stack(factors), self.dtype))  # [terms, 2, strips h L, E]
-        self.bias, self.gamma_pinv = torch.stack(biases).float(), module.gamma_pinv.float().contiguous()
+        self.bias = torch.stack(biases).float()
+        self.gamma_pinv = self.stored("gamma_pinv", module.gamma_pinv.float())
 
     def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
         logit, query = self._weights(x)
@@ -195,8 +196,8 @@ class FixedAttention(LandmarkAttention):
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The logits of the tokens x [rows, r, E], and the weights of the landmarks, [rows, r, strips h L] each."""
-        cfg, size, columns = self.config, self.tile.landmarks, self.bias.shape[1]
-        heads, tokens = power_of_two(cfg.num_heads), x.shape[0] * x.shape[1]
+        cfg, heads, columns = self.config, self.config.num_heads, self.bias.shape[1]
+        tokens = x.shape[0] * x.shape[1]
         out = torch.empty(2, *x.shape[:2], columns, dtype=torch.float32, device=self.device)
         products[(triton.cdiv(tokens, PRODUCT.rows), triton.cdiv(columns, PRODUCT.columns), 2)](
             out,
@@ -212,20 +213,18 @@ class FixedAttention(LandmarkAttention):
             PART=PRODUCT.part,
             num_warps=PRODUCT.warps,
         )
-        # As many tokens and heads as fit into registers, with their products.
-        heads = 1 if size >= MIN_PRODUCT else min(heads, ELEMENTS // size**2)
-        block = PRODUCT.rows if size >= MIN_PRODUCT else max(1, 4 * ELEMENTS // (heads * size**2))
-        weights[(triton.cdiv(tokens, block), triton.cdiv(cfg.num_heads, heads))](
+        lane = self.tile.pairs > 1
+        grid = (triton.cdiv(tokens * heads, PAIRS), 1) if lane else (triton.cdiv(tokens, PRODUCT.rows), heads)
+        weights[grid](
             out[1],
             self.gamma_pinv,
             tokens,
-            H=cfg.num_heads,
+            H=heads,
             M=cfg.m,
             L=self.tile.logit.columns,
-            LANE=self.tile.pairs > 1,
-            BLOCK=block,
-            HEADS=heads,
-            M_=size,
+            LANE=lane,
+            BLOCK=PAIRS if lane else PRODUCT.rows,
+            M_=self.tile.landmarks,
         )
         return out[0], out[1]
 

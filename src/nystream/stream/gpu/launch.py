@@ -9,10 +9,10 @@ import torch
 import triton
 from torch import Tensor
 
-from nystream.stream.gpu.blocks import Blocks
+from nystream.stream.gpu.blocks import Blocks, power_of_two
 from nystream.stream.gpu.kernels import plan as kernels
 
-ROWS = 256  # of a program that works on rows alone, and of the lists that it writes
+LEAST, MOST = 128, 4096  # rows of a list: long ones differ less in how many streams they have
 PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
 
 
@@ -45,7 +45,7 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
 
     With `advance`, the time of the streams is counted on, so no other plan of the step can follow.
     """
-    rows, count = len(call.slots), lists(len(call.slots))
+    rows, (count, size) = len(call.slots), lists(len(call.slots))
     numbers = torch.empty(4 * rows + 2 * count, dtype=torch.int32, device=call.slots.device)
     made = Plan(*numbers.split([rows] * 4 + [count] * 2))
     kernels.plan[(count,)](
@@ -61,14 +61,16 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
         LANDMARKS=landmarks,
         CONTINUAL=completes is not None,
         ADVANCE=advance,
-        ROWS=ROWS,
+        ROWS=size,
+        num_warps=max(4, size // 128),
     )
     return made
 
 
-def lists(rows: int) -> int:
-    """Number of lists of rows that a plan has."""
-    return triton.cdiv(rows, ROWS)
+def lists(rows: int) -> tuple[int, int]:
+    """Number of lists that a plan of so many rows has, and the rows that each is made of."""
+    size = min(MOST, max(LEAST, power_of_two(rows)))
+    return triton.cdiv(rows, size), size
 
 
 def programs(device: torch.device, most: int, rows: int, each: int = PROGRAMS_PER_PROCESSOR) -> int:
@@ -76,5 +78,5 @@ def programs(device: torch.device, most: int, rows: int, each: int = PROGRAMS_PE
 
     At most `each` for every processor, but a multiple of the number of lists.
     """
-    count = lists(rows)
+    count, _ = lists(rows)
     return count * triton.cdiv(min(most, each * _processors(device)), count)

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu.support import different
 
 DTYPES = (torch.float32, torch.bfloat16)
 CAPABILITY = (8, 0)  # the first for which Triton compiles bfloat16
+MOST_LANDMARKS = 128  # whose products with one another have room in shared memory
 INTERPRETER = "TRITON_INTERPRET"  # set to 1 before Python starts, Triton runs kernels on the CPU, slowly, for tests
 
 
@@ -20,6 +22,10 @@ def unsupported(model: Any) -> str | None:
     why = different(model)
     if why is not None:
         return why
+    configs = (model.config,) if isinstance(model, MultiheadAttention) else model.config.blocks
+    for cfg in configs:
+        if cfg.low_rank and cfg.m > MOST_LANDMARKS:
+            return f"it has {cfg.m} landmarks, but the kernels take at most {MOST_LANDMARKS}"
     weights = dict((*model.named_parameters(), *model.named_buffers()))
     devices = {x.device for x in weights.values()}
     if len(devices) > 1:

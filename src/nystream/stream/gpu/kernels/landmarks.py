@@ -82,7 +82,7 @@ def collect(
             tl.store(query_logit + l_at, tl.where(i < M, query_product * scale, float("-inf")), stored)
 
 
-@triton.jit(do_not_specialize=["lists"], do_not_specialize_on_alignment=["places", "filled", "listed", "counts"])
+@triton.jit(do_not_specialize=["lists", "size"], do_not_specialize_on_alignment=["places", "filled", "listed", "counts"])
 def refresh(
     slots,
     places,
@@ -94,6 +94,7 @@ def refresh(
     ring_logit,
     gamma_pinv,
     lists,
+    size,
     N: tl.constexpr,
     EDGES: tl.constexpr,
     R: tl.constexpr,
@@ -109,7 +110,6 @@ def refresh(
     ITERS: tl.constexpr,
     SCALE: tl.constexpr,
     LAMBDA: tl.constexpr,
-    ROWS: tl.constexpr,
 ):
     """Write the logits of all keys, and Γ†, for listed rows, whose landmarks have changed; one head at a time."""
     i, j, d = tl.arange(0, M_), tl.arange(0, M_), tl.arange(0, D_)
@@ -117,7 +117,7 @@ def refresh(
     square = (i < M)[:, None] & (j < M)[None, :]
     number, pair = tl.program_id(0) % lists, tl.program_id(0) // lists
     while pair < tl.load(counts + number) * H:
-        row, h = tl.load(listed + number * ROWS + pair // H), pair % H
+        row, h = tl.load(listed + number * size + pair // H), pair % H
         slot = tl.load(slots + row).to(tl.int64)
         newest, tokens = tl.load(places + row) + (R - 1), tl.load(filled + row)
         at = ((slot * M + i[:, None]) * 2 * H + h) * D + d[None, :]

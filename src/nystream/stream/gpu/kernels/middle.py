@@ -72,7 +72,7 @@ def renew(
     store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
 
 
-@triton.jit(do_not_specialize=["lists"], do_not_specialize_on_alignment=["places", "listed", "counts"])
+@triton.jit(do_not_specialize=["lists", "size"], do_not_specialize_on_alignment=["places", "listed", "counts"])
 def rebuild(
     rate,
     slots,
@@ -84,6 +84,7 @@ def rebuild(
     part_lse,
     part_mean,
     lists,
+    size,
     N: tl.constexpr,
     H: tl.constexpr,
     M: tl.constexpr,
@@ -98,7 +99,6 @@ def rebuild(
     S_: tl.constexpr,
     C_: tl.constexpr,
     CHUNK: tl.constexpr,
-    ROWS: tl.constexpr,
 ):
     """Compute all partials of listed rows from their rings; `places` are in their blocks. Sizes are those of `step`."""
     window = (ring_logit, ring_value, part_lse, part_mean)
@@ -106,7 +106,7 @@ def rebuild(
     number, group = tl.program_id(0) % lists, tl.program_id(0) // lists
     pairs_listed = tl.load(counts + number) * H
     while group * P < pairs_listed:
-        row, h, live = listed_rows(listed + number * ROWS, pairs_listed, group, H, P)
+        row, h, live = listed_rows(listed + number * size, pairs_listed, group, H, P)
         slot, place = tl.load(slots + row, live, 0).to(tl.int64), tl.load(places + row, live, 0)
         slot, place, h, live = per_pair(slot, P), per_pair(place, P), per_pair(h, P), per_pair(live, P)
         if rate is None:

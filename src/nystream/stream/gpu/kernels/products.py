@@ -3,7 +3,8 @@
 import triton
 import triton.language as tl
 
-from nystream.stream.gpu.kernels.memory import head_stride, strip_stride, width
+from nystream.stream.gpu.kernels.memory import head_stride, landmark_rows, logits, store_logits, width
+from nystream.stream.gpu.kernels.sums import exp, of_columns
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -53,30 +54,32 @@ def weights(
     L: tl.constexpr,
     LANE: tl.constexpr,
     BLOCK: tl.constexpr,
-    HEADS: tl.constexpr,
     M_: tl.constexpr,
 ):
-    """Replace the logits of queries by softmax(query) Γ†, rows of m columns per head; gamma_pinv is [h, m, m].
+    """Replace the logits of queries by softmax(query) Γ†, rows of m columns per head.
 
-    One program for BLOCK tokens and HEADS heads.
+    gamma_pinv has m such rows. One program for BLOCK tokens of a head, or BLOCK pairs if each has a lane.
     """
-    token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    h, i = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, M_)
-    exists = (h < H)[:, None] & (i < M)[None, :]
-    column = (h * head_stride(M, L, 1, LANE))[:, None] + (i // L * strip_stride(H, L, LANE) + i % L)[None, :]
-    at = token.to(tl.int64)[:, None, None] * width(H, M, L) + column[None]
-    there = (token < tokens)[:, None, None] & exists[None]
-    g = tl.load(query + at, there, float("-inf"))  # [T, H, m]
-    g = tl.exp(g - tl.maximum(tl.max(g, 2), -1e30)[:, :, None])
-    total = tl.sum(g, 2)
-    g = g / tl.where(total == 0, 1.0, total)[:, :, None]
-    square = exists[:, :, None] & (i < M)[None, None, :]
-    inverse = gamma_pinv + (h * (M * M))[:, None, None] + (i * M)[None, :, None] + i[None, None, :]
-    inverse = tl.load(inverse, square, 0.0)  # [H, m, m]
-    if HEADS > 1 or M_ < 16:
-        g = tl.sum(g[:, :, :, None] * inverse[None], 2)
+    if LANE:
+        pair = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        token, h = pair // H, pair % H
     else:
-        g = tl.dot(tl.reshape(g, [BLOCK, M_]), tl.reshape(inverse, [M_, M_]), input_precision="tf32x3")
-        g = tl.reshape(g, [BLOCK, HEADS, M_])
-    stored = (h < H)[:, None] & (i < width(1, M, L))[None, :]  # columns that only complete a strip become 0
-    tl.store(query + at, g, (token < tokens)[:, None, None] & stored[None])
+        token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        h = tl.zeros_like(token) + tl.program_id(1)
+    exists = token < tokens
+    of_pair = query + (token.to(tl.int64) * width(H, M, L) + h * head_stride(M, L, 1, LANE))
+    zero = tl.zeros([BLOCK, 1], tl.int32)
+    g = tl.reshape(logits(of_pair, zero, exists[:, None], -1e30, H, M, L, M_), [BLOCK, M_])
+    g = exp(g - tl.max(g, 1)[:, None])
+    total = tl.sum(g, 1)[:, None]
+    if LANE:
+        of_inverse = gamma_pinv + h * head_stride(M, L, M, LANE)
+        line, there = landmark_rows(BLOCK, H, M, M, L, M_)
+        inverse = logits(of_inverse, line, exists[:, None] & there, 0.0, H, M, L, M_)  # [P, m, m]
+        weight = tl.sum(of_columns(g) * inverse, 1) / total
+    else:
+        i = tl.arange(0, M_)
+        at = tl.program_id(1) * head_stride(M, L, M, LANE) + i[:, None] * M + i[None, :]
+        inverse = tl.load(gamma_pinv + at, (i < M)[:, None] & (i < M)[None, :], 0.0)
+        weight = tl.dot(g, inverse, input_precision="tf32x3") / total
+    store_logits(of_pair, zero, exists[:, None], weight[:, None, :], H, M, L, M_)

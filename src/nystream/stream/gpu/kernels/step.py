@@ -23,7 +23,7 @@ from nystream.stream.gpu.kernels.middle import listed_rows, pairs, per_pair, ren
 from nystream.stream.gpu.kernels.sums import exp, of_columns, of_means, of_tokens, wrapped
 
 
-@triton.jit(do_not_specialize=["rows", "lists", "renewers"], do_not_specialize_on_alignment=["places", "entering", "counts"])
+@triton.jit(do_not_specialize=["rows", "lists", "listed", "renewers"], do_not_specialize_on_alignment=["places", "entering", "counts"])
 def step(
     out,
     logit,
@@ -41,6 +41,7 @@ def step(
     part_mean,
     rows,
     lists,
+    listed,
     renewers,
     N: tl.constexpr,
     R: tl.constexpr,
@@ -60,22 +61,22 @@ def step(
     R_: tl.constexpr,
     RENEWED: tl.constexpr,
     CHUNK: tl.constexpr,
-    ROWS: tl.constexpr,
 ):
     """Write out [rows, r, H, D] = softmax(query) Γ† Δ_φ V, and the new tokens into the rings.
 
     logit and query, rows of m columns per head, are the scaled products of the new keys and queries with the
     landmarks, `value` is [rows, r, H, D]. gamma_pinv is m rows of m columns for each stream; if it is None, `query` is
     softmax(query) Γ† already. Programs below `renewers`, a multiple of `lists`, take pairs of the rows in one of the
-    lists in `entering`, any number of them; the others take one group of P pairs each. `rate` is None if logits do not
+    lists in `entering`, of `listed` rows each, any number of them; the others take one group of P pairs each. `rate` is None if logits do not
     fall with the age of their tokens.
     """
     window = (ring_logit, ring_value, part_lse, part_mean)
     strip = tl.program_id(1) * S_ + tl.arange(0, S_)
     renewing = tl.program_id(0) < renewers
     if renewing:
-        number = tl.program_id(0) % lists
-        group, hop = tl.program_id(0) // lists, renewers // lists
+        # Programs that are next to each other take rows that are, in memory.
+        hop = renewers // lists
+        number, group = tl.program_id(0) // hop, tl.program_id(0) % hop
         pairs_listed = tl.load(counts + number) * H
         groups = tl.cdiv(pairs_listed, P)
     else:
@@ -84,7 +85,7 @@ def step(
         groups = group + 1
     while group < groups:
         if renewing:
-            row, h, exists = listed_rows(entering + number * ROWS, pairs_listed, group, H, P)
+            row, h, exists = listed_rows(entering + number * listed, pairs_listed, group, H, P)
         else:
             pair = pairs(group, P)
             row, h = (pair // H).to(tl.int64), pair % H
