@@ -198,9 +198,9 @@ def crowd_times(streams: int) -> dict[str, Any]:
 def eager_times(streams: int, kernel: str, dtype: torch.dtype = torch.bfloat16) -> dict[str, Any]:
     """The same model with full attention in eager torch: rings of keys and values, written in place.
 
-    With "sdpa", heads have the 12 dimensions of the model. With "padded sdpa", they have 16, because the fast kernels of
-    SDPA need a multiple of eight and copy the rings otherwise. With "matmul", attention is two matrix products and a
-    softmax.
+    With "sdpa", heads have the 12 dimensions of the model. With "padded sdpa", they have 16, because the fast kernels
+    of SDPA need a multiple of eight and copy the rings otherwise. With "matmul", attention is two matrix products and
+    a softmax.
     """
     model = gtzan("co-full-single", dtype)
     (block,), attn = model.encoder.blocks, model.encoder.blocks[0].attention

@@ -78,8 +78,8 @@ def _models(record: dict[str, Any]) -> list[str]:
         lines.append(
             f"The whole model of GTZAN with one block, {ours['streams']:,} streams, {ours['dtype']}: "
             f"{ours['milliseconds']:.2f} ms for `push_many`, {ours['graph_milliseconds']:.2f} ms of it on the device, "
-            f"{ours['steps_per_second'] / 1e6:.0f} million steps per second. That is, compared with full attention over "
-            f"rings of keys and values in eager torch: {', '.join(ratios)}. SDPA needs heads with a multiple of eight "
+            f"{ours['steps_per_second'] / 1e6:.0f} million steps per second. Compared with full attention over rings "
+            f"of keys and values in eager torch: {', '.join(ratios)}. SDPA needs heads with a multiple of eight "
             f"dimensions to be fast, so those of this model, which have 12, are padded in the second."
         )
     lines += [

@@ -162,8 +162,8 @@ def test_streams_of_one_age_enter_their_blocks_at_different_times(shaped):
     for time in range(24):
         streams.time.fill_(time)
         plan = attention.plan(Call(slots, streams.time, torch.tensor(0)), advance=False)
-        assert int(plan.entering_counts.sum()) == 48 // attention.cut.edges
-        listed = sorted(plan.entering[: plan.entering_counts[0]].tolist())
+        assert int(plan.counts[0]) == 48 // attention.cut.edges
+        listed = sorted(plan.entering[: plan.counts[0]].tolist())
         assert listed == [s for s in range(48) if (time + s) % 24 % attention.cut.edges == 0]
 
 

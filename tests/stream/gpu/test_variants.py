@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
-from nystream.stream.gpu import launch
 
 VARIANTS = ("co-fixed-single", "co-cont-single", "co-full-single")
 LATE = (0, 3)
@@ -53,15 +52,6 @@ def test_long_windows(case, shaped, agree, tokens):
     r, n = model.config.update_size, model.config.window
     shape = (len(LATE), n // r * 7 // 4, *([r] if r > 1 else []), 5)
     agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(*shape), LATE)
-
-
-@pytest.mark.parametrize("variant", VARIANTS[:2])
-def test_several_lists_of_rows(variant, shaped, agree, tokens, monkeypatch):
-    monkeypatch.setattr(launch, "LEAST", 2)
-    monkeypatch.setattr(launch, "MOST", 2)
-    assert launch.lists(5) == (3, 2)
-    model = shaped(variant, window=6, decay=True)
-    agree(ns.StreamPool(model, 8, backend="triton"), model, tokens(5, 14, 5), (0, 0, 1, 2, 3))
 
 
 @pytest.mark.parametrize(("landmarks", "dim"), [(2, 8), (5, 10), (17, 8)])

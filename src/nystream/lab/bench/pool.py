@@ -71,7 +71,7 @@ def overhead(settings: BenchSettings, advance: Advance) -> Part:
     feed = tokens(2 * sizes.window, sizes.input_dim, settings.seed)
     pool.fill(feed)
     x, y = feed[0].numpy().copy(), np.zeros(sizes.output_dim, np.float32)
-    backend, slot = pool.pool._backend, pool.pool._slots[pool.stream]
+    backend, slot = pool.pool._backend, pool.pool._ids.slots[pool.stream]
     jobs = {PUSH: TimedCall(pool.step, [(pool.stream, x)]), CALL: TimedCall(backend.push, [(slot, x, y)])}
     if hasattr(backend, "repeat"):
         jobs[KERNEL] = TimedCall(backend.repeat, [(slot, x, y, REPEATS)])

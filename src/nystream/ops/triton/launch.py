@@ -64,7 +64,7 @@ def roomy(x: Tensor) -> bool:
 
 @cache
 def _shared(device: torch.device) -> int:
-    size: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    size: int = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
     return size
 
 

@@ -7,6 +7,7 @@ rotated by r · slot (`nystream.stream.gpu.blocks`). Partials are those of the k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class Attention(ABC):
         """The plan of a step; with `advance`, its tokens are counted."""
 
     @abstractmethod
-    def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
+    def step(self, x: Tensor, call: Call, plan: Callable[[], Plan]) -> Tensor:
         """Step x [rows, r, E], and return the rows before the output projection, [rows, r, E]."""
 
     def void(self) -> dict[str, Tensor]:

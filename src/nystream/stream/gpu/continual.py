@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -11,7 +13,7 @@ from nystream.stream.gpu.blocks import power_of_two
 from nystream.stream.gpu.full import exact
 from nystream.stream.gpu.kernels import landmarks as kernels
 from nystream.stream.gpu.landmarks import LandmarkAttention
-from nystream.stream.gpu.launch import Call, Plan, lists, plan, programs
+from nystream.stream.gpu.launch import Call, Plan, plan, programs
 from nystream.stream.gpu.tiles import ELEMENTS, MIN_PRODUCT, warps
 
 
@@ -33,15 +35,15 @@ class ContinualAttention(LandmarkAttention):
     def plan(self, call: Call, *, advance: bool) -> Plan:
         return plan(call, self.cut, True, self.completes, advance=advance)
 
-    def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
-        module, leaves = self.module, self.leaves
+    def step(self, x: Tensor, call: Call, plan: Callable[[], Plan]) -> Tensor:
+        module, leaves, made = self.module, self.leaves, plan()
         q = self._projected(module.q_proj, x)
         k, v = (self._projected(layer, x).to(self.ring_dtype) for layer in (module.k_proj, module.v_proj))
-        logit, query = self._collected(q, k, call, plan)
-        self._refresh(call, plan)
-        self.rebuild(call.slots, plan.places, plan.due, plan.due_counts)
-        out = self.attend(logit, query, v, leaves["gamma_pinv"], call, plan)
-        exact(self, self.layouts["ring_value"], out, q, k, v, call, plan, warm_up=True)
+        logit, query = self._collected(q, k, call, made)
+        self._refresh(call, made)
+        self.rebuild(call.slots, made.places, made.due, made.counts[1:])
+        out = self.attend(logit, query, v, leaves["gamma_pinv"], call, made)
+        exact(self, self.layouts["ring_value"], out, q, k, v, call, made, warm_up=True)
         return out
 
     def _collected(self, q: Tensor, k: Tensor, call: Call, plan: Plan) -> tuple[Tensor, Tensor]:
@@ -79,19 +81,18 @@ class ContinualAttention(LandmarkAttention):
 
     def _refresh(self, call: Call, plan: Plan) -> None:
         """Compute the logits of all keys, and Γ†, where landmarks have changed."""
-        cfg, leaves, rows = self.config, self.leaves, len(call.slots)
+        cfg, leaves = self.config, self.leaves
         landmarks, columns = (max(MIN_PRODUCT, power_of_two(x)) for x in (cfg.m, cfg.head_dim))
-        kernels.refresh[(programs(self.device, rows * cfg.num_heads, rows),)](
+        kernels.refresh[(programs(self.device, len(call.slots) * cfg.num_heads),)](
             call.slots,
             plan.places,
             plan.filled,
             plan.due,
-            plan.due_counts,
+            plan.counts[1:],
             leaves["landmarks"],
             leaves["ring_key"],
             leaves["ring_logit"],
             leaves["gamma_pinv"],
-            *lists(rows),
             N=cfg.window,
             EDGES=self.cut.edges,
             R=cfg.update_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -28,12 +29,12 @@ class FullAttention(Attention):
     def plan(self, call: Call, *, advance: bool) -> Plan:
         return plan(call, self.cut, False, None, advance=advance)
 
-    def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
+    def step(self, x: Tensor, call: Call, plan: Callable[[], Plan]) -> Tensor:
         module, ring = self.module, self.ring_dtype
         q = self._projected(module.q_proj, x)
         k, v = self._projected(module.k_proj, x).to(ring), self._projected(module.v_proj, x).to(ring)
         out = torch.empty_like(q)
-        exact(self, Layout(self.config.head_dim, self.config.head_dim, 1), out, q, k, v, call, plan, warm_up=False)
+        exact(self, Layout(self.config.head_dim, self.config.head_dim, 1), out, q, k, v, call, plan(), warm_up=False)
         return out
 
     def read(self, slot: int, time: Tensor) -> Any:

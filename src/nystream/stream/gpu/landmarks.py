@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from nystream.stream.gpu.blocks import blocks, power_of_two
 from nystream.stream.gpu.kernels.middle import rebuild
 from nystream.stream.gpu.kernels.products import products, weights
 from nystream.stream.gpu.kernels.step import step
-from nystream.stream.gpu.launch import Call, Plan, lists, plan, programs
+from nystream.stream.gpu.launch import Call, Plan, early, plan, programs
 from nystream.stream.gpu.tiles import max_edges, tile, warps
 
 
@@ -99,12 +100,12 @@ class LandmarkAttention(Attention):
         place, first, one = (torch.tensor([x], **like) for x in (newest, 0, 1))  # type: ignore[arg-type]
         self.rebuild(slots, place, first, one)
 
-    def rebuild(self, slots: Tensor, places: Tensor, listed: Tensor, counts: Tensor) -> None:
+    def rebuild(self, slots: Tensor, places: Tensor, listed: Tensor, count: Tensor) -> None:
         """Compute the partials of listed rows from their rings."""
-        size, rows = self.tile, len(slots)
-        groups = triton.cdiv(rows * self.config.num_heads, size.pairs)
-        rebuild[(programs(self.device, groups, rows), triton.cdiv(size.value.strips, size.renewed))](
-            self.rates, slots, places, listed, counts, *self._window, *lists(rows), S_=size.renewed, **self._sizes
+        size = self.tile
+        groups = triton.cdiv(len(slots) * self.config.num_heads, size.pairs)
+        rebuild[(programs(self.device, groups), triton.cdiv(size.value.strips, size.renewed))](
+            self.rates, slots, places, listed, count, *self._window, S_=size.renewed, **self._sizes
         )
 
     def attend(
@@ -117,7 +118,7 @@ class LandmarkAttention(Attention):
         cfg, cut, size, rows = self.config, self.cut, self.tile, len(call.slots)
         out = torch.empty(rows, cut.r, cfg.embed_dim, dtype=self.dtype, device=self.device)
         groups = triton.cdiv(rows * cfg.num_heads, size.pairs)
-        renewers = programs(self.device, groups, rows, size.limits.renewers)
+        renewers = programs(self.device, groups, size.limits.renewers)
         step[(renewers + groups, triton.cdiv(size.value.strips, size.strips))](
             out,
             logit,
@@ -128,16 +129,16 @@ class LandmarkAttention(Attention):
             call.slots,
             plan.places,
             plan.entering,
-            plan.entering_counts,
+            plan.counts,
             *self._window,
             rows,
-            *lists(rows),
             renewers,
             R=cut.r,
             S_=size.strips,
             E_=power_of_two(cut.edges),
             R_=power_of_two(cut.r),
             RENEWED=size.renewed,
+            **early(self.device),
             **self._sizes,
         )
         return out
@@ -189,10 +190,10 @@ class FixedAttention(LandmarkAttention):
         self.bias = torch.stack(biases).float()
         self.gamma_pinv = self.stored("gamma_pinv", module.gamma_pinv.float())
 
-    def step(self, x: Tensor, call: Call, plan: Plan) -> Tensor:
+    def step(self, x: Tensor, call: Call, plan: Callable[[], Plan]) -> Tensor:
         logit, query = self._weights(x)
         value = self._projected(self.module.v_proj, x).to(self.ring_dtype)
-        return self.attend(logit, query, value, None, call, plan)
+        return self.attend(logit, query, value, None, call, plan())
 
     def _weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The logits of the tokens x [rows, r, E], and the weights of the landmarks, [rows, r, strips h L] each."""

@@ -9,10 +9,11 @@ import torch
 import triton
 from torch import Tensor
 
-from nystream.stream.gpu.blocks import Blocks, power_of_two
+from nystream.stream.gpu.blocks import Blocks
 from nystream.stream.gpu.kernels import plan as kernels
 
-LEAST, MOST = 128, 4096  # rows of a list: long ones differ less in how many streams they have
+DEPENDENT = (9, 0)  # the first compute capability with programmatic dependent launches
+ROWS = 128  # of a program that works on rows alone
 PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
 
 
@@ -34,10 +35,9 @@ class Plan(NamedTuple):
 
     places: Tensor
     filled: Tensor
-    entering: Tensor  # lists of rows
+    entering: Tensor
     due: Tensor
-    entering_counts: Tensor  # and how many each list has
-    due_counts: Tensor
+    counts: Tensor  # of the two lists
 
 
 def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, advance: bool) -> Plan:
@@ -45,15 +45,15 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
 
     With `advance`, the time of the streams is counted on, so no other plan of the step can follow.
     """
-    rows, (count, size) = len(call.slots), lists(len(call.slots))
-    numbers = torch.empty(4 * rows + 2 * count, dtype=torch.int32, device=call.slots.device)
-    made = Plan(*numbers.split([rows] * 4 + [count] * 2))
-    kernels.plan[(count,)](
+    rows = len(call.slots)
+    places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
+    made = Plan(places, filled, entering, due, places.new_zeros(2))
+    kernels.plan[(triton.cdiv(rows, ROWS),)](
         call.slots,
         call.time,
         call.refused,
         *made,
-        made.due if completes is None else completes,
+        made.counts if completes is None else completes,
         rows,
         N=cut.n,
         R=cut.r,
@@ -61,22 +61,22 @@ def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, 
         LANDMARKS=landmarks,
         CONTINUAL=completes is not None,
         ADVANCE=advance,
-        ROWS=size,
-        num_warps=max(4, size // 128),
+        EARLY=early(call.slots.device)["EARLY"],
+        ROWS_=ROWS,
     )
     return made
 
 
-def lists(rows: int) -> tuple[int, int]:
-    """Number of lists that a plan of so many rows has, and the rows that each is made of."""
-    size = min(MOST, max(LEAST, power_of_two(rows)))
-    return triton.cdiv(rows, size), size
+@lru_cache(maxsize=16)
+def early(device: torch.device) -> dict[str, bool]:
+    """Options of a kernel that may be launched while the kernel before it ends, where the GPU can do that."""
+    able = device.type == "cuda" and torch.cuda.get_device_capability(device) >= DEPENDENT
+    return {"EARLY": True, "launch_pdl": True} if able else {"EARLY": False}
 
 
-def programs(device: torch.device, most: int, rows: int, each: int = PROGRAMS_PER_PROCESSOR) -> int:
-    """Number of programs that take pieces of the lists of a plan, of which there are at most `most`.
+def programs(device: torch.device, most: int, each: int = PROGRAMS_PER_PROCESSOR) -> int:
+    """Number of programs of a kernel that takes the rows of a list, of which there are at most `most` pieces.
 
-    At most `each` for every processor, but a multiple of the number of lists.
+    At most `each` for every processor.
     """
-    count, _ = lists(rows)
-    return count * triton.cdiv(min(most, each * _processors(device)), count)
+    return max(1, min(most, each * _processors(device)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from nystream.stream.gpu.attention import Attention
 from nystream.stream.gpu.continual import ContinualAttention
 from nystream.stream.gpu.full import FullAttention
 from nystream.stream.gpu.landmarks import FixedAttention
-from nystream.stream.gpu.launch import Call
+from nystream.stream.gpu.launch import Call, Plan
 
 KINDS: dict[str, type[Attention]] = {"fixed": FixedAttention, "continual": ContinualAttention, "full": FullAttention}
 
@@ -154,15 +155,22 @@ class Streams:
         return first.norm1 if first.pre_norm else nn.Identity()
 
     def _attends(self, call: Call) -> Iterator[Any]:
-        """For every attention, a function from its inputs [rows, r, E] to its outputs."""
-        planners = {attention.plan_key: attention for attention in self.attentions}
-        plans = {
-            key: attention.plan(call, advance=number == len(planners))
-            for number, (key, attention) in enumerate(planners.items(), 1)
-        }
+        """For every attention, a function from its inputs [rows, r, E] to its outputs.
+
+        A plan is made when an attention needs it, just before the kernel that reads it. The last one counts the tokens.
+        """
+        last: Any = list(dict.fromkeys(attention.plan_key for attention in self.attentions))[-1]
+        plans: dict[Any, Plan] = {}
+
+        def plan(attention: Attention) -> Plan:
+            key = attention.plan_key
+            if key not in plans:
+                plans[key] = attention.plan(call, advance=key == last)
+            return plans[key]
+
         for attention in self.attentions:
-            plan = plans[attention.plan_key]
-            yield lambda x, attention=attention, plan=plan: attention.module.out_proj(attention.step(x, call, plan))
+            made = partial(plan, attention)
+            yield lambda x, attention=attention, made=made: attention.module.out_proj(attention.step(x, call, made))
 
     @property
     def _encoder(self) -> StreamEncoder:

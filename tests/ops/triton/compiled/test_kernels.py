@@ -32,7 +32,11 @@ def compiled(family, name, width, dtype, decay, capability=90, **ones):
     files = {"landmarks": ("landmark_kernels", "landmark_gradients")}.get(family, (f"{family}_kernels",))
     modules = [importlib.import_module(f"nystream.ops.triton.{file}") for file in files]
     (kernel,) = (getattr(module, name) for module in modules if hasattr(module, name))
-    tiles = {"full": lambda: full.tile(name, width, capability >= 90), "landmarks": lambda: landmarks.tile(name, width, 16)}
+    roomy = capability >= 90
+    tiles = {
+        "full": lambda: full.tile(name, width, roomy),
+        "landmarks": lambda: landmarks.tile(name, width, 16, roomy),
+    }
     options = tiles[family]().options() if family in tiles else {"num_warps": 8 if name == "to_base_two" else 4}
     padded = launch.padded(width)
     constants = {

@@ -82,19 +82,17 @@ def collect(
             tl.store(query_logit + l_at, tl.where(i < M, query_product * scale, float("-inf")), stored)
 
 
-@triton.jit(do_not_specialize=["lists", "size"], do_not_specialize_on_alignment=["places", "filled", "listed", "counts"])
+@triton.jit(do_not_specialize_on_alignment=["places", "filled", "listed", "count"])
 def refresh(
     slots,
     places,
     filled,
     listed,
-    counts,
+    count,
     landmarks,
     ring_key,
     ring_logit,
     gamma_pinv,
-    lists,
-    size,
     N: tl.constexpr,
     EDGES: tl.constexpr,
     R: tl.constexpr,
@@ -115,9 +113,9 @@ def refresh(
     i, j, d = tl.arange(0, M_), tl.arange(0, M_), tl.arange(0, D_)
     inside = (i < M)[:, None] & (d < D)[None, :]
     square = (i < M)[:, None] & (j < M)[None, :]
-    number, pair = tl.program_id(0) % lists, tl.program_id(0) // lists
-    while pair < tl.load(counts + number) * H:
-        row, h = tl.load(listed + number * size + pair // H), pair % H
+    pair = tl.program_id(0)
+    while pair < tl.load(count) * H:
+        row, h = tl.load(listed + pair // H), pair % H
         slot = tl.load(slots + row).to(tl.int64)
         newest, tokens = tl.load(places + row) + (R - 1), tl.load(filled + row)
         at = ((slot * M + i[:, None]) * 2 * H + h) * D + d[None, :]
@@ -147,7 +145,7 @@ def refresh(
         inverse = tl.where(square, inverse, 0.0).to(tl.float32)
         of_slot = gamma_pinv + slot * (M * width(H, M, L))
         tl.store(of_slot + pinv_at, inverse, (i < M)[:, None] & (j < width(1, M, L))[None, :])
-        pair += tl.num_programs(0) // lists
+        pair += tl.num_programs(0)
 
 
 @triton.jit

@@ -72,19 +72,17 @@ def renew(
     store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
 
 
-@triton.jit(do_not_specialize=["lists", "size"], do_not_specialize_on_alignment=["places", "listed", "counts"])
+@triton.jit(do_not_specialize_on_alignment=["places", "listed", "count"])
 def rebuild(
     rate,
     slots,
     places,
     listed,
-    counts,
+    count,
     ring_logit,
     ring_value,
     part_lse,
     part_mean,
-    lists,
-    size,
     N: tl.constexpr,
     H: tl.constexpr,
     M: tl.constexpr,
@@ -103,10 +101,9 @@ def rebuild(
     """Compute all partials of listed rows from their rings; `places` are in their blocks. Sizes are those of `step`."""
     window = (ring_logit, ring_value, part_lse, part_mean)
     strip = tl.program_id(1) * S_ + tl.arange(0, S_)
-    number, group = tl.program_id(0) % lists, tl.program_id(0) // lists
-    pairs_listed = tl.load(counts + number) * H
+    group, pairs_listed = tl.program_id(0), tl.load(count) * H
     while group * P < pairs_listed:
-        row, h, live = listed_rows(listed + number * size, pairs_listed, group, H, P)
+        row, h, live = listed_rows(listed, pairs_listed, group, H, P)
         slot, place = tl.load(slots + row, live, 0).to(tl.int64), tl.load(places + row, live, 0)
         slot, place, h, live = per_pair(slot, P), per_pair(place, P), per_pair(h, P), per_pair(live, P)
         if rate is None:
@@ -142,7 +139,7 @@ def rebuild(
         )  # fmt: skip
         lse, mean = finished(c, s, u)
         store_partials(window, slot * PARTIALS, h, strip, lse, mean, live, H, M, D, L, C)
-        group += tl.num_programs(0) // lists
+        group += tl.num_programs(0)
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""What a model does with every row on its own, between matrix products: each of these kernels reads and writes it once."""
+"""What a model does with every row on its own, between matrix products. Each kernel reads and writes a row once."""
 
 import triton
 import triton.language as tl

@@ -6,6 +6,7 @@ launch take them, from a list, and the others step the rest meanwhile.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from nystream.stream.gpu.kernels.memory import (
     columns,
@@ -23,7 +24,7 @@ from nystream.stream.gpu.kernels.middle import listed_rows, pairs, per_pair, ren
 from nystream.stream.gpu.kernels.sums import exp, of_columns, of_means, of_tokens, wrapped
 
 
-@triton.jit(do_not_specialize=["rows", "lists", "listed", "renewers"], do_not_specialize_on_alignment=["places", "entering", "counts"])
+@triton.jit(do_not_specialize=["rows", "renewers"], do_not_specialize_on_alignment=["places", "entering", "count"])
 def step(
     out,
     logit,
@@ -34,14 +35,12 @@ def step(
     slots,
     places,
     entering,
-    counts,
+    count,
     ring_logit,
     ring_value,
     part_lse,
     part_mean,
     rows,
-    lists,
-    listed,
     renewers,
     N: tl.constexpr,
     R: tl.constexpr,
@@ -61,31 +60,30 @@ def step(
     R_: tl.constexpr,
     RENEWED: tl.constexpr,
     CHUNK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Write out [rows, r, H, D] = softmax(query) Γ† Δ_φ V, and the new tokens into the rings.
 
     logit and query, rows of m columns per head, are the scaled products of the new keys and queries with the
     landmarks, `value` is [rows, r, H, D]. gamma_pinv is m rows of m columns for each stream; if it is None, `query` is
-    softmax(query) Γ† already. Programs below `renewers`, a multiple of `lists`, take pairs of the rows in one of the
-    lists in `entering`, of `listed` rows each, any number of them; the others take one group of P pairs each. `rate` is None if logits do not
-    fall with the age of their tokens.
+    softmax(query) Γ† already. Programs below `renewers` take pairs of the rows in `entering`, any number
+    of them, the others one group of P pairs each. `rate` is None if logits do not fall with the age of their tokens.
     """
+    if EARLY:
+        gdc_wait()  # for the end of the kernel before this one
     window = (ring_logit, ring_value, part_lse, part_mean)
     strip = tl.program_id(1) * S_ + tl.arange(0, S_)
     renewing = tl.program_id(0) < renewers
     if renewing:
-        # Programs that are next to each other take rows that are, in memory.
-        hop = renewers // lists
-        number, group = tl.program_id(0) // hop, tl.program_id(0) % hop
-        pairs_listed = tl.load(counts + number) * H
-        groups = tl.cdiv(pairs_listed, P)
+        listed = tl.load(count) * H
+        group, groups = tl.program_id(0), tl.cdiv(listed, P)
     else:
-        number, pairs_listed = 0, 0
-        group, hop = tl.program_id(0) - renewers, 1
+        listed = 0
+        group = tl.program_id(0) - renewers
         groups = group + 1
     while group < groups:
         if renewing:
-            row, h, exists = listed_rows(entering + number * listed, pairs_listed, group, H, P)
+            row, h, exists = listed_rows(entering, listed, group, H, P)
         else:
             pair = pairs(group, P)
             row, h = (pair // H).to(tl.int64), pair % H
@@ -113,13 +111,13 @@ def step(
             out, inputs, query, gamma_pinv, window, fall, row, slot, place, h, strip, live, written,
             N, R, H, M, D, L, C, EDGES, PARTIALS, M_, C_, E_, R_,
         )  # fmt: skip
-        group += hop
+        group += renewers
 
 
 @triton.jit
 def _inputs(
-    logit, query, gamma_pinv, value, row, h, strip, exists, R: tl.constexpr, H: tl.constexpr, M: tl.constexpr, D: tl.constexpr,
-    L: tl.constexpr, C: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr, R_: tl.constexpr,
+    logit, query, gamma_pinv, value, row, h, strip, exists, R: tl.constexpr, H: tl.constexpr, M: tl.constexpr,
+    D: tl.constexpr, L: tl.constexpr, C: tl.constexpr, M_: tl.constexpr, C_: tl.constexpr, R_: tl.constexpr,
 ):  # fmt: skip
     """The new logits [P, R, m] and values [P, R, S, C], and the first query [P, m]."""
     k = tl.arange(0, R_)
