@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+
+TRITON = (3, 6)  # the oldest that has what the kernels use; older ones come with older versions of PyTorch
 
 # package -> the extra that installs it
 EXTRAS = {
@@ -65,3 +69,20 @@ def missing(what: str, package: str, instead: str = "") -> ModuleNotFoundError:
     return ModuleNotFoundError(
         f"{what} needs {NAMES.get(package, package)}: pip install 'nystream[{EXTRAS[package]}]'{instead}", name=package
     )
+
+
+def without_triton() -> str | None:
+    """The reason why kernels of Triton cannot be used here, or None if they can."""
+    if find_spec("triton") is None:
+        return "Triton is not installed: pip install 'nystream[gpu]'"
+    version = _triton_version()
+    if tuple(int(part) for part in version.split(".")[:2]) < TRITON:
+        need = ".".join(map(str, TRITON))
+        return f"Triton {version} is installed, but the kernels need at least {need}: pip install 'nystream[gpu]'"
+    return None
+
+
+@cache
+def _triton_version() -> str:
+    version: str = import_module("triton").__version__
+    return version

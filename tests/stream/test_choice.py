@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from nystream import extras
 from nystream.stream.backends import choose
 from nystream.stream.gpu import support
 
@@ -40,7 +41,7 @@ def on_gpu(build, capability):
 @pytest.fixture
 def without_triton(monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(support, "find_spec", lambda name: None if name == "triton" else find(name))
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "triton" else find(name))
 
 
 def name_of(chosen):
@@ -48,6 +49,15 @@ def name_of(chosen):
 
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no Triton here")
+
+
+@needs_triton
+def test_an_old_triton(on_gpu, monkeypatch):
+    model = on_gpu("co-fixed-single", pinv="ridge")
+    monkeypatch.setattr(extras, "_triton_version", lambda: "3.2.0")
+    assert name_of(choose(model, "auto")) == "torch"
+    with pytest.raises(ImportError, match="Triton 3.2.0 is installed, but the kernels need at least 3.6"):
+        choose(model, "triton")
 
 
 @needs_triton

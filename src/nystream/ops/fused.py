@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Literal, get_args
 
@@ -29,6 +28,7 @@ import torch
 from torch import Tensor
 
 from nystream.config import AttentionConfig
+from nystream.extras import without_triton
 from nystream.ops.extended import Extended
 from nystream.ops.later import Later
 from nystream.ops.timeline import Timeline
@@ -142,8 +142,9 @@ def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
         return f"heads are {cfg.head_dim} wide, but at most {WIDEST} is possible"
     if cfg.low_rank and cfg.m > MOST:
         return f"there are {cfg.m} landmarks, but at most {MOST} are possible"
-    if find_spec("triton") is None:
-        return "Triton is not installed: pip install triton"
+    lacking = without_triton()
+    if lacking is not None:
+        return lacking
     if value.is_cuda:
         if torch.version.hip is not None:
             return "the device is an AMD GPU, but must be an NVIDIA GPU"

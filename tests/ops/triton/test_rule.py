@@ -8,6 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import nystream as ns
+from nystream import extras
 from nystream.ops import fused
 
 CFG = ns.AttentionConfig("co-full-single", 8, 2, 4)
@@ -38,7 +39,7 @@ def test_long_pieces_on_a_gpu(monkeypatch):
     assert not fused.wanted(piece.double(), fused.SHORTEST, CFG)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     assert not fused.wanted(piece, fused.SHORTEST, CFG)
-    monkeypatch.setattr(fused, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert not fused.wanted(piece, fused.SHORTEST, CFG)
 
 

@@ -40,11 +40,11 @@ def attend(
 
 
 LARGE = {
-    "normalize": Tile(64, 32, 4, 3),
+    "normalize": Tile(64, 64, 4, 3),
     "attend": Tile(64, 32, 4, 2),
-    "weight_gradient": Tile(64, 16, 4, 2),
-    "middle_gradients": Tile(32, 32, 4, 3),
-    "edge_gradients": Tile(16, 32, 4, 3),
+    "weight_gradient": Tile(64, 64, 4, 2),
+    "middle_gradients": Tile(64, 64, 4, 2),
+    "edge_gradients": Tile(32, 64, 4, 2),
 }
 
 

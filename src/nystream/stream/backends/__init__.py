@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nystream.extras import missing
+from nystream.extras import without_triton
 from nystream.stream.cpu import support as cpu
 from nystream.stream.gpu import support as gpu
 
@@ -97,10 +97,13 @@ def choose(
         raise ValueError(f"{asked} {need} the compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         # PyTorch comes without Triton for some systems. If an option needs it, the error says that it is missing.
-        without_triton = on_gpu and not light and not gpu.compiled()
-        name = "torch" if why is not None or without_triton else compiled
+        uncompiled = on_gpu and not light and not gpu.compiled()
+        name = "torch" if why is not None or uncompiled else compiled
     elif name == compiled and why is not None:
         raise ValueError(f"backend={name!r} cannot run this model: {why}; use backend='torch', which runs every model")
+    lacking = without_triton() if name == "triton" else None
+    if lacking is not None:
+        raise ImportError(f"backend='triton': {lacking}, or use backend='torch', which is slower", name="triton")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
     if name == "triton":
         return partial(kind, ring_dtype=ring_dtype)
@@ -113,6 +116,4 @@ def _module(name: str) -> ModuleType:
     except ImportError as error:
         if error.name == "numba":
             raise ImportError(NO_NUMBA, name="numba") from error
-        if error.name == "triton":
-            raise missing("backend='triton'", "triton", ", or use backend='torch', which is slower") from error
         raise

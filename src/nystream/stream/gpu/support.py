@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 
+from nystream.extras import without_triton
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu.support import different
 
@@ -48,8 +48,8 @@ def on_gpu(model: Any) -> bool:
 
 
 def compiled() -> bool:
-    """Whether Triton is installed, and compiles kernels."""
-    return find_spec("triton") is not None and not interpreted()
+    """Whether Triton is installed, new enough, and compiles kernels."""
+    return without_triton() is None and not interpreted()
 
 
 def interpreted() -> bool:
