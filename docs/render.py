@@ -16,7 +16,7 @@ from typing import Any
 from _browser import browser
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _export import code, export_step, exported, exported_scores, traced
-from _gpu import gpu, gpu_bytes
+from _gpu import gpu, gpu_bytes, gpu_steps
 from _quiet import quiet
 from _serving import faults, load, memory, migration, sizing
 from _source import ROOT, results, source, table, us
@@ -293,6 +293,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "narrow": narrow,
     "gpu-bytes": gpu_bytes,
     "gpu": gpu,
+    "gpu-steps": gpu_steps,
     "compiling": compiling,
 }
 

@@ -56,7 +56,7 @@ def test_an_old_triton(on_gpu, monkeypatch):
     model = on_gpu("co-fixed-single", pinv="ridge")
     monkeypatch.setattr(extras, "_triton_version", lambda: "3.2.0")
     assert name_of(choose(model, "auto")) == "torch"
-    with pytest.raises(ImportError, match="Triton 3.2.0 is installed, but the kernels need at least 3.6"):
+    with pytest.raises(ImportError, match=r"Triton 3\.2\.0 is installed, but the kernels need at least 3\.6"):
         choose(model, "triton")
 
 

@@ -31,13 +31,13 @@ def test_not_on_a_cpu():
 def test_long_pieces_on_a_gpu(monkeypatch):
     piece = FakeTensor(FakeTensorMode(), PIECE.to("meta"), torch.device("cuda:0"))
     monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(fused, "_capability", lambda device: (9, 0))
     assert fused.wanted(piece, fused.SHORTEST, CFG)
     assert not fused.wanted(piece, fused.SHORTEST - 1, CFG)
     with fused.kernels("never"):
         assert not fused.wanted(piece, fused.SHORTEST, CFG)
     assert not fused.wanted(piece.double(), fused.SHORTEST, CFG)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(fused, "_capability", lambda device: (7, 5))
     assert not fused.wanted(piece, fused.SHORTEST, CFG)
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert not fused.wanted(piece, fused.SHORTEST, CFG)

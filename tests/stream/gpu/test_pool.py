@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import nystream as ns
-from nystream import extras
-from nystream import testing
+from nystream import extras, testing
 from nystream.stream import UnknownStreamError
 from nystream.stream.gpu.launch import Call
 
