@@ -117,8 +117,8 @@ def gpu_steps() -> str:
     return (
         f"Forward and backward on an {record['device']}, torch {record['hardware']['torch']}, Triton "
         f"{record['triton']} (`{record['command']}`): median times, and the most memory allocated on top of the "
-        f"inputs. Attention and layer: one stream of 16,384 tokens, n = 512, d = 512, 8 heads, m = 16, float32. Update: "
-        f"the deep model of THUMOS14, n = 256, d = 1024, pieces of 256 tokens, autocast to bfloat16. In "
+        f"inputs. Attention and layer: one stream of 16,384 tokens, n = 512, d = 512, 8 heads, m = 16, float32. "
+        f"Update: the deep model of THUMOS14, n = 256, d = 1024, pieces of 256 tokens, autocast to bfloat16. In "
         f"{len(record['checks'])} checks against float64, the largest relative error of a gradient was "
         f"{worst:.0e}:\n\n" + table(head, rows)
     )

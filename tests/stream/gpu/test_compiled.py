@@ -12,7 +12,9 @@ pytestmark = pytest.mark.deploy
 
 SIZES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "_gpu_compile.py"
-MAX_SPILLED = {"step": 64}  # bytes of a lane: a few in the renewals, which are rare
+# Bytes of a lane. Renewals spill a few, because with more registers fewer programs share a multiprocessor: an H200 is
+# slower without (`LIMITS` in stream/gpu/tiles.py).
+MAX_SPILLED = {"step": 96}
 
 
 @pytest.mark.parametrize("ring_dtype", ["bfloat16", "float32"])
@@ -25,7 +27,7 @@ def test_kernels_compile_for_a_gpu(variant, sizes, ring_dtype):
     )
     kernels = [json.loads(line) for line in done.stdout.splitlines()]
     expected = {"enter", "plan"} | {
-        "co-fixed-single": {"products", "step", "rebuild"},
+        "co-fixed-single": {"products", "weights", "step", "rebuild"},
         "co-cont-single": {"step", "rebuild", "collect", "refresh", "full"},
         "co-full-single": {"full"},
     }[variant]
