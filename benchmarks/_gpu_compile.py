@@ -22,6 +22,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 import nystream as ns
+from nystream.stream.gpu import landmarks, launch
 from nystream.stream.gpu.model import Streams
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -35,9 +36,11 @@ def type_of(value):
     return "fp32" if isinstance(value, float) else "i32"
 
 
-def catch(self, *args, grid=None, warmup=False, num_warps=4, num_stages=3, maxnreg=None, **sizes):
-    """Compile instead of running, once per kernel."""
-    if self.__name__ in compiled:
+def catch(self, *args, grid=None, warmup=False, num_warps=4, num_stages=3, maxnreg=None, launch_pdl=False, **sizes):
+    """Compile instead of running, once per kernel; `add_norm` once for each of its forms."""
+    given = [value is not None for value in args]
+    name = self.__name__ + ("".join(" -"[not is_given] for is_given in given) if self.__name__ == "add_norm" else "")
+    if name in compiled:
         return
     bound = dict(zip((param.name for param in self.params), args, strict=False)) | sizes
     constants = {param.name for param in self.params if param.is_constexpr or bound.get(param.name, 0) is None}
@@ -55,9 +58,10 @@ def catch(self, *args, grid=None, warmup=False, num_warps=4, num_stages=3, maxnr
         {(names.index(name),): bound[name] for name in constants},
         {(at,): [["tt.divisibility", 16]] for at in aligned if names[at] not in constants},
     )
-    options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+    options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg, "launch_pdl": launch_pdl}
     kernel = triton.compile(source, target=TARGET, options=options)
-    compiled[self.__name__] = {"warps": num_warps, **resources(kernel.asm["ptx"], maxnreg)}
+    shared = {"shared": kernel.metadata.shared}
+    compiled[name] = {"kernel": self.__name__, "warps": num_warps, **shared, **resources(kernel.asm["ptx"], maxnreg)}
 
 
 def resources(ptx: str, most: int | None) -> dict[str, int]:
@@ -76,17 +80,19 @@ def main(variant: str, n: str, d: str, heads: str, m: str, ring_dtype: str) -> N
     cfg = ns.AttentionConfig(
         variant, embed_dim=int(d), num_heads=int(heads), window=int(n), landmarks=int(m), decay=False, pinv="newton"
     )
-    attention = ns.MultiheadAttention(cfg).eval().requires_grad_(False)
+    model = ns.StreamModel(ns.ModelConfig(input_dim=5, output_dim=3, attention=cfg)).eval().requires_grad_(False)
     if cfg.fixed:
         shape = (cfg.num_heads, cfg.m, cfg.head_dim)
-        attention.set_landmarks(torch.randn(shape), torch.randn(shape))
+        model.encoder.blocks[0].attention.set_landmarks(torch.randn(shape), torch.randn(shape))
     JITFunction.run = catch
-    streams = Streams(attention, 2, getattr(torch, ring_dtype))
+    for module in (launch, landmarks):  # as on the GPU
+        module.early = lambda device: {"EARLY": True, "launch_pdl": True}
+    streams = Streams(model, 2, getattr(torch, ring_dtype))
     with torch.no_grad():
-        streams.write(1, attention.init_state(1))
-        streams.step(torch.tensor([0, 1]), torch.zeros(2, 1, int(d)))
-    for name, said in compiled.items():
-        sys.stdout.write(json.dumps({"kernel": name, **said}) + "\n")
+        streams.write(1, model.init_state(1))
+        streams.step(torch.tensor([0, 1]), torch.zeros(2, 1, 5))
+    for said in compiled.values():
+        sys.stdout.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import sysconfig
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 TRITON = (3, 6)  # the oldest that has what the kernels use; older ones come with older versions of PyTorch
@@ -76,13 +81,27 @@ def without_triton() -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed: pip install 'nystream[gpu]'"
     version = _triton_version()
-    if tuple(int(part) for part in version.split(".")[:2]) < TRITON:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or tuple(map(int, numbers.groups())) < TRITON:
         need = ".".join(map(str, TRITON))
-        return f"Triton {version} is installed, but the kernels need at least {need}: pip install 'nystream[gpu]'"
+        return (
+            f"Triton {version or 'of an unknown version'} is installed, but the kernels need at least {need}: upgrade "
+            f"PyTorch, which brings it along"
+        )
+    return None
+
+
+@cache
+def without_compiler() -> str | None:
+    """The reason why Triton cannot compile its kernels for a GPU here, or None if it can."""
+    if not any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
+        return "Triton needs a C compiler, such as gcc, but finds none"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "Triton needs the header files of Python (python3-dev), which are not installed"
     return None
 
 
 @cache
 def _triton_version() -> str:
-    version: str = import_module("triton").__version__
+    version: str = getattr(import_module("triton"), "__version__", "")
     return version

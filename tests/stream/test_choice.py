@@ -2,6 +2,7 @@
 
 import importlib.util
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ def capability(monkeypatch):
     """Of the GPU, which can be set."""
     found = {"capability": (9, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found["capability"])
+    room = SimpleNamespace(shared_memory_per_block_optin=232_448)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: room)
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setenv(support.INTERPRETER, "0")
     return found
@@ -123,3 +126,14 @@ def test_a_model_on_the_cpu_is_not_for_triton(interpreted, build, monkeypatch):
 def test_weights_of_the_cpu_backend_are_refused(backend, on_gpu):
     with pytest.raises(ValueError, match=r"weights='int8' needs backend='numba', on the CPU; .* use weights='float32'"):
         choose(on_gpu(), backend, weights="int8")
+
+
+@needs_triton
+def test_inverses_that_do_not_fit(on_gpu, capability):
+    large = {"window": 130, "landmarks": 100}
+    assert name_of(choose(on_gpu("co-cont-single", pinv="newton", **large), "auto")) == "torch"
+    with pytest.raises(ValueError, match="too little shared memory for pinv='newton' of 100 landmarks"):
+        choose(on_gpu("co-cont-single", pinv="newton", **large), "triton")
+    assert name_of(choose(on_gpu("co-cont-single", pinv="ridge", **large), "auto")) == "triton"
+    capability["capability"] = (8, 6)  # slow in float64
+    assert name_of(choose(on_gpu("co-cont-single", pinv="ridge", **large), "auto")) == "torch"

@@ -1,12 +1,13 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
-They are used for pieces of at least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton is
-installed (PyTorch brings it along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 landmarks.
-Everything else runs in torch: other devices, float64, shorter pieces, and graphs that are traced or transformed. Both
-ways give the same outputs up to rounding, and the same state. `kernels` turns them off.
+`co-fixed-single`, `co-full-single` and the warm-up of `co-cont-single` have kernels. They are used for pieces of at
+least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton 3.6 and a C compiler are installed
+(PyTorch brings Triton along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 fixed landmarks.
+Everything else runs in torch: other variants and devices, float64, shorter pieces, and graphs that are traced,
+transformed or captured. Both ways give the same outputs and state up to rounding. `kernels` turns them off.
 
 The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
-no second derivatives.
+no second derivatives, and take one gradient at a time.
 
 Example:
     >>> from nystream.ops import fused
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -26,9 +26,10 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from nystream.config import AttentionConfig
-from nystream.extras import without_triton
+from nystream.extras import without_compiler, without_triton
 from nystream.ops.extended import Extended
 from nystream.ops.later import Later
 from nystream.ops.timeline import Timeline
@@ -39,9 +40,10 @@ Mode = Literal["auto", "always", "never"]
 SHORTEST = 64  # tokens of a piece
 WIDEST = 128  # numbers of a head
 MOST = 32  # landmarks
+LARGEST = 2**31  # numbers of the logits of a head, whose places are int32
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
-_mode: ContextVar[Mode] = ContextVar("fused_kernels", default="auto")
+_mode: Mode = "auto"  # of the whole process, because backward passes run in threads of their own
 
 
 @contextmanager
@@ -51,26 +53,29 @@ def kernels(mode: Mode) -> Iterator[None]:
     Args:
         mode: "auto", the default, uses the fused kernels for pieces of at least 64 tokens wherever they can be used,
             "never" does not, and "always" uses them for pieces of any length, with an error where they cannot be used.
-            Graphs that are traced have torch's operators in every mode.
+            Graphs that are traced or captured have torch's operators in every mode.
+
+    The mode is that of all threads. What is computed again in a backward pass, as by `torch.utils.checkpoint`, has the
+    mode of that time: use `kernels` inside the function that is computed again, or around the backward pass, too.
     """
+    global _mode
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")
-    token = _mode.set(mode)
+    before, _mode = _mode, mode
     try:
         yield
     finally:
-        _mode.reset(token)
+        _mode = before
 
 
 def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
     """Whether a piece of `length` tokens with these values is computed by the kernels."""
     if tracing():  # first, because a graph cannot contain the question for the mode
         return False
-    mode = _mode.get()
-    if mode == "never" or (mode == "auto" and (not value.is_cuda or length < SHORTEST)):
+    if _mode == "never" or (_mode == "auto" and (not value.is_cuda or length < SHORTEST)):
         return False
-    obstacle = _obstacle(value, cfg)
-    if mode == "always" and obstacle:
+    obstacle = _obstacle(value, length, cfg)
+    if _mode == "always" and obstacle:
         raise ValueError(f"kernels('always'): {obstacle}; use kernels('auto')")
     return obstacle is None
 
@@ -134,14 +139,19 @@ def _rates(decay: Tensor | None, value: Extended) -> Tensor | None:
     return None if decay is None else decay.expand(value.piece.shape[0], -1)  # [B, H]
 
 
-def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
+def _obstacle(value: Tensor, length: int, cfg: AttentionConfig) -> str | None:
     """Why the kernels cannot compute this, if so."""
     if value.dtype not in (torch.float32, torch.bfloat16):
         return f"the values are {value.dtype}, but must be torch.float32 or torch.bfloat16"
     if cfg.head_dim > WIDEST:
         return f"heads are {cfg.head_dim} wide, but at most {WIDEST} is possible"
-    if cfg.low_rank and cfg.m > MOST:
-        return f"there are {cfg.m} landmarks, but at most {MOST} are possible"
+    if cfg.fixed:  # continual landmarks only need the kernels of full attention, to warm up
+        if cfg.m > MOST:
+            return f"there are {cfg.m} landmarks, but at most {MOST} are possible"
+        if cfg.m * value.shape[0] * (cfg.window + length) >= LARGEST:
+            return f"{value.shape[0]} pieces of {length} tokens are too many for {cfg.m} landmarks; use smaller pieces"
+    if forward_ad._current_level >= 0:
+        return "they have no derivatives in forward mode"
     lacking = without_triton()
     if lacking is not None:
         return lacking
@@ -151,6 +161,6 @@ def _obstacle(value: Tensor, cfg: AttentionConfig) -> str | None:
         capability = _capability(value.device)
         if capability < CAPABILITY:
             return f"the GPU has compute capability {capability}, but needs at least {CAPABILITY}"
-        return None
+        return without_compiler()
     interpreted: bool = import_module("triton").knobs.runtime.interpret
     return None if interpreted else f"the tensors are on {value.device}, but must be on a CUDA device"

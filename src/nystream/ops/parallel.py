@@ -46,6 +46,7 @@ def windowed(
         out, bad = fused.landmarks(cfg, when, decay, weight, logit, value)
         if not bad:
             return out
+        del out  # and what its gradients would need
     finite = used = logit.finite_or_void() & value.finite()  # [B, n + T, H]
     if not use_kernels:  # kernels read nothing but what a query sees
         exists = torch.arange(finite.shape[1], device=finite.device) < n + when.lengths[:, None]  # [B, n + T]

@@ -6,11 +6,13 @@ import torch
 
 
 def tracing() -> bool:
-    """True while a graph is traced or a `torch.func` transform runs, where branching on a value fails.
+    """True while a graph is traced or captured, or a `torch.func` transform runs, where branching on a value fails.
 
     Code that branches to save work then takes the path that is correct for all values.
     """
-    return torch.compiler.is_compiling() or torch._C._is_tracing() or transforming()
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or transforming():
+        return True
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def transforming() -> bool:

@@ -56,6 +56,8 @@ def stream_ids(sids: Any) -> np.ndarray:
             sids = np.fromiter(ids, np.int64, len(ids))
         except OverflowError as error:
             raise _too_large(next(sid for sid in ids if not -MAX_ID - 1 <= sid <= MAX_ID)) from error
+    if isinstance(sids, np.ma.MaskedArray):
+        raise TypeError("sids is a masked array, but must be an array without a mask: sids.compressed()")
     if sids.dtype.kind not in "iu" or sids.ndim != 1:
         raise TypeError(f"sids is {sids.dtype} {list(sids.shape)}, but must be integers [S], one id per stream")
     if sids.dtype == np.uint64 and sids.size and sids.max() > MAX_ID:

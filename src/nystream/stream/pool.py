@@ -34,8 +34,8 @@ class StreamPool:
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on an NVIDIA GPU), "torch" (any model,
-            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if it is installed, and torch
-            for a model that their kernels cannot run.
+            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if version 3.6 or newer is
+            installed, and torch for a model that their kernels cannot run.
         weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and

@@ -215,7 +215,9 @@ def test_too_many_streams(shaped, capacity):
 
 def test_without_triton(shaped, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    words = r"backend='triton': Triton is not installed: pip install 'nystream\[gpu\]', or use backend='torch'"
+    words = (
+        r"the triton backend cannot be used: Triton is not installed: pip install 'nystream\[gpu\]', or use backend="
+    )
     with pytest.raises(ImportError, match=words):
         ns.StreamPool(shaped(), backend="triton")
 

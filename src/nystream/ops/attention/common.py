@@ -139,6 +139,7 @@ def banded(
         out, some_bad = fused.full(q, key, value, cfg, when, decay)
         if not some_bad:
             return out
+        del out  # and what its gradients would need
     bad = ~(key.finite() & value.finite())  # [B, n + T, H]
     key, value = key.without(bad), value.without(bad)
     out = fused.full(q, key, value, cfg, when, decay)[0] if use_kernels else _blocks(q, key, value, cfg, when, decay)

@@ -9,13 +9,21 @@ import torch
 from torch import Tensor
 
 Gradients = tuple[Tensor | None, ...]
+REMEDY = "compute the outputs that are differentiated inside `with nystream.ops.fused.kernels('never'):`"
 
 
 def once(function: Callable[..., Gradients], *tensors: Tensor | None) -> Gradients:
     """`function(*tensors)`, where differentiating the result is an error that says what to do instead."""
+    if any(x is not None and _batched(x) for x in tensors):
+        raise RuntimeError(f"the fused kernels of steps() take one gradient at a time; {REMEDY}")
     if not torch.is_grad_enabled():
         return function(*tensors)
     return cast(Gradients, _Once.apply(function, *tensors))  # type: ignore[no-untyped-call]
+
+
+def _batched(x: Tensor) -> bool:
+    """Whether x stands for several tensors, of `torch.func.vmap` or `torch.autograd.grad(is_grads_batched=True)`."""
+    return torch._C._functorch.is_batchedtensor(x) or torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 class _Once(torch.autograd.Function):
@@ -25,7 +33,4 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError(
-            "the fused kernels of steps() have no second derivatives; compute the outputs that are differentiated "
-            "twice inside `with nystream.ops.fused.kernels('never'):`"
-        )
+        raise RuntimeError(f"the fused kernels of steps() have no second derivatives; {REMEDY}")

@@ -19,7 +19,7 @@ def tokens(ring: Tensor, piece: Tensor, time: Tensor | None, bad: Tensor) -> tup
 
     The ring is at `time` [B], or in this order already if that is None.
     """
-    ring, piece = ring.contiguous(), piece.contiguous()
+    ring, piece, time = ring.contiguous(), piece.contiguous(), _dense(time)
     (B, n, H, D), size = ring.shape, piece.numel()
     block = min(LONGEST, launch.padded(H * D))
     before = ring if time is None else torch.empty_like(ring)
@@ -34,9 +34,10 @@ def logarithms(ring: Tensor, piece: Tensor, time: Tensor | None, bad: Tensor) ->
     """Logits [B, n, H, m] of a ring and [B, T, H, m] of a piece as logarithms to base two, [H, m, B, n + T].
 
     Once for all kernels, because rounding that differs between them would not cancel in gradients. Weights depend on
-    differences of logits only, so the largest of a landmark is subtracted first: large numbers would lose digits.
+    differences of logits only, so what the logits of a landmark have in common is subtracted first: large numbers would
+    lose digits. That is the median of a sample, which a few tokens that stand out cannot move.
     """
-    ring, piece = ring.contiguous(), piece.permute(2, 3, 0, 1).contiguous()
+    ring, piece, time = ring.contiguous(), piece.permute(2, 3, 0, 1).contiguous(), _dense(time)
     (_, n, _, _), (H, m, B, T) = ring.shape, piece.shape
     out = piece.new_empty(H, m, B, n + T)
     with launch.on(piece):
@@ -44,3 +45,8 @@ def logarithms(ring: Tensor, piece: Tensor, time: Tensor | None, bad: Tensor) ->
             ring, piece, out, time, bad, n, T, H, B, M=m, BLOCK=min(LONGEST, launch.padded(max(n, T))), num_warps=8
         )
     return out
+
+
+def _dense(time: Tensor | None) -> Tensor | None:
+    """Kernels read the times of rows one after the other."""
+    return None if time is None else time.contiguous()

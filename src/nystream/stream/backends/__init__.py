@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nystream.extras import without_triton
 from nystream.stream.cpu import support as cpu
 from nystream.stream.gpu import support as gpu
 
@@ -101,9 +100,10 @@ def choose(
         name = "torch" if why is not None or uncompiled else compiled
     elif name == compiled and why is not None:
         raise ValueError(f"backend={name!r} cannot run this model: {why}; use backend='torch', which runs every model")
-    lacking = without_triton() if name == "triton" else None
+    lacking = gpu.lacking() if name == "triton" else None
     if lacking is not None:
-        raise ImportError(f"backend='triton': {lacking}, or use backend='torch', which is slower", name="triton")
+        remedy = f"or use backend='torch'{' and ring_dtype=' + repr('float32') if light else ''}, which is slower"
+        raise ImportError(f"the triton backend cannot be used: {lacking}, {remedy}", name="triton")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
     if name == "triton":
         return partial(kind, ring_dtype=ring_dtype)

@@ -33,14 +33,14 @@ class Graph:
     x: Tensor
     y: Tensor
     accepted: Tensor
-    known: Array | None = None  # what `slots` has, if its last step came to its end
+    known: Array | None = None  # what `slots` has, once a step with it has come to its end
 
     def load(self, slots: Array, x: Tensor) -> None:
         """Copy what the step reads; slots only if they are not those of the last step."""
         rows = len(slots)
         if slots is not self.known:
             self.known = None
-            # It is not waited for: nobody writes to the array.
+            # It is not waited for: nobody writes to the array, and `known` or the step keep it until it is copied.
             self.slots[:rows].copy_(torch.from_numpy(slots), non_blocking=True)
             if rows < len(self.slots):
                 self.slots[rows:] = -1

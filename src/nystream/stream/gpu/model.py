@@ -115,8 +115,9 @@ class Streams:
             return attend(x)
         if isinstance(model, StreamEncoder):
             return self._encoded(x, rows.normed_sum(x, None, self._first_norm), call)
-        tokens, path, slots = x, None, call.slots.clamp(min=0)
+        tokens, path = x, None
         if model.config.linear is not None:
+            slots = call.slots.clamp(min=0)
             time = call.time[slots]  # now, because the plans of the encoder count the tokens
             recent = tokens[:, :0] if self.recent is None else self.recent[slots]
             path = self._path.step(tokens, Recent(recent, time))

@@ -7,13 +7,19 @@ from typing import Any
 
 import torch
 
-from nystream.extras import without_triton
+from nystream.config import AttentionConfig
+from nystream.extras import without_compiler, without_triton
 from nystream.layers.attention import MultiheadAttention
 from nystream.stream.cpu.support import different
+from nystream.stream.gpu.blocks import power_of_two
 
 DTYPES = (torch.float32, torch.bfloat16)
 CAPABILITY = (8, 0)  # the first for which Triton compiles bfloat16
-MOST_LANDMARKS = 128  # whose products with one another have room in shared memory
+MOST_LANDMARKS = 128  # whose products with one another have room in registers and shared memory
+# Bytes of shared memory for a number of Γ†: to compute it, with tensor cores for float64 or without, and to multiply.
+INVERSE_BYTES = {"newton": (16, 32), "ridge": (9, 18), "none": (0, 0)}
+PRODUCT_BYTES = 12
+WITH_FLOAT64 = ((8, 0), (9, 0), (10, 0))
 INTERPRETER = "TRITON_INTERPRET"  # set to 1 before Python starts, Triton runs kernels on the CPU, slowly, for tests
 
 
@@ -30,6 +36,8 @@ def unsupported(model: Any) -> str | None:
     devices = {x.device for x in weights.values()}
     if len(devices) > 1:
         return f"its weights are on several devices: {', '.join(sorted(map(str, devices)))}"
+    if interpreted() and any(device.type == "cuda" for device in devices):
+        return f"it is on a GPU, but {INTERPRETER} is 1, so kernels run on the CPU; unset it before Python starts"
     for name, x in weights.items():
         if x.device.type != "cuda" and not (x.device.type == "cpu" and interpreted()):
             remedy = "call model.cuda()" if torch.cuda.is_available() else "torch finds none on this machine"
@@ -39,7 +47,7 @@ def unsupported(model: Any) -> str | None:
     if len({x.dtype for x in weights.values()}) > 1:
         return "its weights have several dtypes"
     (device,) = devices
-    return _device(device) if device.type == "cuda" else None
+    return (_device(device) or _inverses(device, configs)) if device.type == "cuda" else None
 
 
 def on_gpu(model: Any) -> bool:
@@ -49,7 +57,12 @@ def on_gpu(model: Any) -> bool:
 
 def compiled() -> bool:
     """Whether Triton is installed, new enough, and compiles kernels."""
-    return without_triton() is None and not interpreted()
+    return not interpreted() and lacking() is None
+
+
+def lacking() -> str | None:
+    """The reason why kernels cannot be compiled or interpreted here, or None if they can."""
+    return without_triton() or (None if interpreted() else without_compiler())
 
 
 def interpreted() -> bool:
@@ -65,4 +78,16 @@ def _device(device: torch.device) -> str | None:
     if capability < CAPABILITY:
         have, need = (".".join(map(str, version)) for version in (capability, CAPABILITY))
         return f"{device} has compute capability {have}, but the kernels need at least {need}"
+    return None
+
+
+def _inverses(device: torch.device, configs: tuple[AttentionConfig, ...]) -> str | None:
+    """The reason why the kernels cannot compute Γ† on this GPU, or multiply by it, or None if they can."""
+    room = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
+    slow = torch.cuda.get_device_capability(device) not in WITH_FLOAT64
+    for cfg in configs:
+        if cfg.low_rank:
+            each = INVERSE_BYTES[cfg.pinv][slow] if cfg.record.means else PRODUCT_BYTES
+            if each * power_of_two(cfg.m) ** 2 > room:
+                return f"{device} has too little shared memory for pinv={cfg.pinv!r} of {cfg.m} landmarks"
     return None

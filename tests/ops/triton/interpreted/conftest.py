@@ -35,7 +35,7 @@ interpreter.InterpreterBuilder.create_dot = _dot_of_floats
 def _kernels(monkeypatch):
     """The smallest tiles, unequal where a kernel allows it: a few tokens are several tiles."""
     monkeypatch.setattr(
-        full, "tile", lambda kernel, _: Tile(16, 32, 4) if kernel == "key_gradients" else Tile(32, 16, 4)
+        full, "tile", lambda kernel, *_: Tile(16, 32, 4) if kernel == "key_gradients" else Tile(32, 16, 4)
     )
     monkeypatch.setattr(landmarks, "tile", lambda *_: Tile(16, 16, 4))
     with fused.kernels("always"):

@@ -171,3 +171,52 @@ def test_offsets_of_logits_cost_no_digits(offset):
     with torch.no_grad():
         attn.k_proj.bias += offset * attn.q_tilde[:, 0].flatten()
     compare.check(attn, piece(), tolerance=2e-4)  # the offset itself leaves a float32 logit four digits
+
+
+@pytest.mark.parametrize("size", [1e4, 1e6])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_large_logit_costs_no_digits_elsewhere(variant, size):
+    attn, tokens = compare.build(config(variant)), piece(80)
+    tokens.x[0, 12] *= size
+    slope = torch.randn_like(tokens.x)
+    slope[:, :40] = 0  # of windows without the token
+    y, _, gradients = compare.run(attn, tokens, slope)
+    with fused.kernels("never"):
+        expected, _, exact = compare.run(compare.in_float64(attn), tokens, slope)
+    assert relative_error(y[:, 40:], expected[:, 40:]) < 1e-5
+    assert relative_error(gradients["x"][:, 40:], exact["x"][:, 40:]) < 1e-4
+
+
+@pytest.mark.parametrize("part", [slice(None, None, 2), slice(1, 2)])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_states_that_are_not_contiguous(variant, part):
+    """Such as a state that several streams begin with."""
+    attn, rows = compare.build(config(variant)), 4
+    with torch.no_grad(), fused.kernels("never"):
+        lengths = torch.tensor([3, 27, 11, 40])
+        before = attn.steps(torch.randn(rows, 40, 8), attn.init_state(rows), lengths=lengths)[1]
+    state = type(before)(*(leaf[part].expand(2, *leaf.shape[1:]) for leaf in before))
+    x = torch.randn(2, 30, 8)
+    y, _ = attn.steps(x, state)
+    with fused.kernels("never"):
+        double = compare.in_float64(attn)
+        copy = type(before)(*(leaf.clone().double() if leaf.is_floating_point() else leaf.clone() for leaf in state))
+        expected, _ = double.steps(x.double(), copy)
+    assert relative_error(y, expected) < 1e-5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_one_at_a_time(variant):
+    attn, x = compare.build(config(variant)), torch.randn(1, 40, 8, requires_grad=True)
+    y, _ = attn.steps(x, attn.init_state(1))
+    with pytest.raises(RuntimeError, match=r"one gradient at a time; .*kernels\('never'\)"):
+        torch.autograd.grad(y, x, torch.randn(2, *y.shape), is_grads_batched=True)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own
+def test_forward_mode():
+    attn, x = compare.build(config("co-full-single")), torch.randn(1, 40, 8)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.randn_like(x))
+        with pytest.raises(ValueError, match="they have no derivatives in forward mode"):
+            attn.steps(dual, attn.init_state(1))

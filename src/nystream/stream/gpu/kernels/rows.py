@@ -10,7 +10,8 @@ def enter(
     WIDTH_: tl.constexpr,
 ):  # fmt: skip
     """Write scaled = (x − mean) / scale, [rows, r, width], rounded after each operation, as torch does. For rows of
-    slot −1, x is read as zero; so are numbers that are not finite in other rows, which set `refused`.
+    slot −1, x is read as zero; so are numbers that are not finite in other rows, which set `refused`. Without mean and
+    scale, which can be None, x is not scaled.
     """
     row = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
     live = tl.load(slots + row, row < rows, -1) >= 0
@@ -22,10 +23,11 @@ def enter(
     if tl.min(tl.min(finite.to(tl.int32), 1), 0) == 0:
         tl.store(refused, 1)
     number = tl.where(finite, number, 0.0)
-    of_column = column % WIDTH
-    shifted = (number - tl.load(mean + of_column).to(tl.float32)[None, :]).to(x.dtype.element_ty)
-    result = tl.div_rn(shifted.to(tl.float32), tl.load(scale + of_column).to(tl.float32)[None, :])
-    tl.store(scaled + at, result.to(x.dtype.element_ty), (row < rows)[:, None] & inside)
+    if mean is not None:
+        of_column = column % WIDTH
+        number = (number - tl.load(mean + of_column).to(tl.float32)[None, :]).to(x.dtype.element_ty).to(tl.float32)
+        number = tl.div_rn(number, tl.load(scale + of_column).to(tl.float32)[None, :])
+    tl.store(scaled + at, number.to(x.dtype.element_ty), (row < rows)[:, None] & inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -49,8 +51,8 @@ def add_norm(
 ):
     """Write total = x + y, and normed = LayerNorm(total); all [rows, r, E].
 
-    Instead of y, a row of `table` [positions, E] is added, by the time of the stream. Without both, x is normed.
-    `total`, or `normed` with weight and bias, can be None, and is not needed then.
+    A row of `table` [positions, E] is added, too, by the time of the stream. Both y and `table` can be None; so can
+    `total`, or `normed` with its weight and bias, if it is not needed.
     """
     token = tl.program_id(0) * ROWS_ + tl.arange(0, ROWS_)
     column = tl.arange(0, E_)
