@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nystream as ns
 from nystream.stream import UnknownStreamError, ids, inputs
 from nystream.stream.ids import CHUNK, FEW, Ids
 
@@ -152,3 +153,11 @@ def test_one_id_of_another_type_among_integers(sid):
 def test_an_id_beyond_64_bits(sid):
     with pytest.raises(UnknownStreamError, match=f"stream {sid} was never opened"):
         inputs.stream_ids([0, sid])
+
+
+@pytest.mark.parametrize("count", [3, 300])
+def test_masked_ids_are_refused(build, count):
+    pool = ns.StreamPool(build(), backend="torch")
+    ids = np.ma.array([pool.open() for _ in range(count)], mask=[False] * (count - 1) + [True])
+    with pytest.raises(TypeError, match="sids is a masked array, but must be an array without a mask"):
+        pool.push_many(ids, np.zeros((count, 5), np.float32))

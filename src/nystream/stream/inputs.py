@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.ma import MaskedArray  # now, because another thread must not import it while a process forks
 
 from nystream.stream.errors import UnknownStreamError
 
@@ -18,7 +19,7 @@ PADDING = -1  # instead of an id: a row that a backend with padding skips
 
 def numbers(name: str, x: Any) -> np.ndarray:
     """`x` as an array of real numbers, in its own dtype."""
-    if isinstance(x, np.ma.MaskedArray):
+    if isinstance(x, MaskedArray):
         raise TypeError(f"{name} is a masked array; fill in the missing values first, or skip the token")
     try:
         array = _of_tensor(x) if isinstance(x, torch.Tensor) else np.asarray(x)
@@ -56,7 +57,7 @@ def stream_ids(sids: Any) -> np.ndarray:
             sids = np.fromiter(ids, np.int64, len(ids))
         except OverflowError as error:
             raise _too_large(next(sid for sid in ids if not -MAX_ID - 1 <= sid <= MAX_ID)) from error
-    if isinstance(sids, np.ma.MaskedArray):
+    if isinstance(sids, MaskedArray):
         raise TypeError("sids is a masked array, but must be an array without a mask: sids.compressed()")
     if sids.dtype.kind not in "iu" or sids.ndim != 1:
         raise TypeError(f"sids is {sids.dtype} {list(sids.shape)}, but must be integers [S], one id per stream")
