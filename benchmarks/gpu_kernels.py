@@ -1,7 +1,7 @@
 """What a step on a GPU moves, and what its kernel is made of: `python benchmarks/gpu_kernels.py`, which needs no GPU.
 
 The bytes follow from the cut of the window; the kernel is compiled for an H200 (sm_90) by Triton and ptxas. Draws
-docs/img/roofline.png: what an H200 could do at best, and, if `benchmarks/gpu.py` has been run on one, what it does.
+docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has measured, if it has been run.
 """
 
 from __future__ import annotations
@@ -70,44 +70,44 @@ def main() -> None:
             rows.append(row(sizes, ring_dtype))
             print(rows[-1], flush=True)
     print(write_results("gpu_kernels", {"triton": provenance.installed("triton"), "rows": rows}))
-    print(draw(rows, measured()))
+    print(draw(rows, *measured()))
 
 
-def measured() -> dict[tuple[str, str], float]:
-    """Steps per second that `benchmarks/gpu.py` has measured, by shape and ring."""
+def measured() -> tuple[float, list[dict[str, Any]]]:
+    """What `benchmarks/gpu.py` has measured: bytes per second of a copy, and the times of steps."""
     record = RESULTS / "gpu.json"
     if not record.exists():
-        return {}
-    times = [x for x in json.loads(record.read_text())["attention"].values() if isinstance(x, dict)]
-    return {(x["n/d/heads/m"], x["ring_dtype"]): x["streams"] / x["microseconds"] * 1e6 for x in times}
+        return PEAK_BYTES, []
+    attention = json.loads(record.read_text())["attention"]
+    return attention["copy_terabytes_per_second"] * 1e12, [x for x in attention.values() if isinstance(x, dict)]
 
 
-def draw(rows: list[dict[str, Any]], speeds: dict[tuple[str, str], float]) -> Path:
+def draw(rows: list[dict[str, Any]], bandwidth: float, times: list[dict[str, Any]]) -> Path:
     """The roofline: operations per second that memory and arithmetic allow, by operations per byte."""
     import matplotlib
 
+    known = {(row["n/d/heads/m"], row["ring_dtype"]): row for row in rows}
+    shapes = dict.fromkeys(row["n/d/heads/m"] for row in rows)
+    colours = dict(zip(shapes, (plotting.BLUE, plotting.ORANGE, plotting.RED, plotting.SKY), strict=True))
     with matplotlib.rc_context(plotting.STYLE):
         figure = plotting.new_figure(figsize=(6.4, 3.4))
         axes = figure.subplots()
-        intensities = [0.1, PEAK_FLOPS / PEAK_BYTES, 100.0]
-        axes.loglog(intensities, [min(x * PEAK_BYTES, PEAK_FLOPS) / 1e12 for x in intensities], color=plotting.GREY)
-        axes.text(0.13, 1.0, "memory: 4.8 TB/s", rotation=31, color=plotting.GREY)
-        axes.text(20, PEAK_FLOPS / 1e12 * 0.62, "float32: 67 TFLOP/s", color=plotting.GREY)
-        for row, colour in zip(
-            (row for row in rows if row["ring_dtype"] == "bfloat16"),
-            (plotting.BLUE, plotting.ORANGE, plotting.RED, plotting.SKY),
-            strict=True,
-        ):
-            intensity = row["flops_per_step"] / row["bytes_per_step"]
-            axes.plot([intensity] * 2, [0.05, intensity * PEAK_BYTES / 1e12], ":", color=colour)
+        intensities = [0.3, PEAK_FLOPS / bandwidth, 100.0]
+        axes.loglog(intensities, [min(x * bandwidth, PEAK_FLOPS) / 1e12 for x in intensities], color=plotting.GREY)
+        axes.text(4.0, 19.5, f"copy: {bandwidth / 1e12:.2f} TB/s", rotation=37, ha="center", color=plotting.GREY)
+        axes.text(90, PEAK_FLOPS / 1e12 * 0.72, "float32: 67 TFLOP/s", ha="right", color=plotting.GREY)
+        for time in times:
+            of, streams = (time["n/d/heads/m"], time["ring_dtype"]), time["streams"]
+            row, wide = known[of], time["ring_dtype"] == "float32"
+            marker = "s" if wide else "D" if streams > 16_384 else "o"
+            flops_per_second = streams / time["microseconds"] * 1e6 * row["flops_per_step"]
             axes.plot(
-                intensity, intensity * PEAK_BYTES / 1e12, "o", mfc="white", color=colour, label=row["n/d/heads/m"]
-            )
-            speed = speeds.get((row["n/d/heads/m"], "bfloat16"))
-            if speed is not None:
-                axes.plot(intensity, speed * row["flops_per_step"] / 1e12, "o", color=colour)
-        axes.set(xlabel="floating-point operations per byte", ylabel="TFLOP/s", xlim=(0.1, 100), ylim=(0.05, 120))
-        axes.legend(title="n/d/heads/m", loc="lower right")
+                *(row["flops_per_step"] / row["bytes_per_step"], flops_per_second / 1e12, marker),
+                color=colours[of[0]], mfc="white" if wide else None, label=f"{of[0]}, {streams:,} streams, {of[1]}",
+            )  # fmt: skip
+        axes.set(xlabel="floating-point operations per byte", ylabel="TFLOP/s", xlim=(0.3, 100), ylim=(1, 120))
+        if times:
+            axes.legend(loc="lower right")
         path = FIGURES / "roofline.png"
         figure.savefig(path, dpi=160)
     return path

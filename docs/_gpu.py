@@ -6,12 +6,11 @@ from typing import Any
 
 from _source import results, table
 
-BANDWIDTH, MEMORY = 4.8e12, 141e9  # of an H200, by its data sheet
-STREAMS = 16_384
+MEMORY = 141e9  # bytes of an H200, by its data sheet
 EAGER = {
-    "sdpa": "with `scaled_dot_product_attention` (SDPA)",
-    "padded sdpa": "with SDPA and heads padded to 16 dimensions",
     "matmul": "with two matrix products and a softmax",
+    "padded sdpa": "with `scaled_dot_product_attention` (SDPA) and heads padded to 16 dimensions",
+    "sdpa": "with SDPA alone",
 }
 
 
@@ -25,9 +24,9 @@ def gpu_bytes() -> str:
             f"{row['bytes_per_stream'] / 1e3:,.0f} kB",
             f"{round(MEMORY / row['bytes_per_stream'], -3):,.0f}",
             f"{row['bytes_per_step'] / 1e3:.1f} kB",
-            f"{STREAMS * row['bytes_per_step'] / BANDWIDTH * 1e6:.0f} µs",
-            f"a {row['per_pair']}",
+            f"one {row['per_pair']}",
             f"{row['registers']}",
+            f"{row['spilled_bytes']} bytes",
         ]
         for row in record["rows"]
     ]
@@ -35,16 +34,16 @@ def gpu_bytes() -> str:
         "n/d/heads/m",
         "rings",
         "state of a stream",
-        "at most in 141 GB",
+        "states in 141 GB",
         "moved by a step",
-        f"{STREAMS:,} streams at 4.8 TB/s",
-        "for a stream and head",
+        "a stream and head take",
         "registers",
+        "spilled",
     ]
     return (
-        f"Computed, not measured: what the attention of one step moves if every byte is moved once, the least time "
-        f"that this takes on an H200, and the registers of the kernel, compiled for it by Triton {record['triton']} "
-        f"(`{record['command']}`):\n\n" + table(head, rows)
+        f"Computed, not measured: the state of the attention of a stream, what one step of it moves if every byte is "
+        f"moved once, and the registers and spilled bytes of a thread of its kernel, compiled for an H200 by Triton "
+        f"{record['triton']} (`{record['command']}`):\n\n" + table(head, rows)
     )
 
 
@@ -70,18 +69,19 @@ def gpu() -> str:
         "n/d/heads/m",
         "streams",
         "rings",
-        "attention of a step",
-        "its bytes, copied",
+        "plan and step",
+        "a copy of its bytes",
         "share of bandwidth",
         "plan alone",
-        "slowest call / mean",
+        "slowest phase / mean",
     ]
     checks = record["checks"].values()
     return (
         f"Measured on an {record['device']} with a copy bandwidth of {copied / 1e6:.2f} TB/s in the same run, torch "
         f"{record['hardware']['torch']}, Triton {record['triton']} (`{record['command']}`, which first checked "
-        f"{len(checks)} cases against float64; streams at mixed phases, for the last column all of one age; logits of "
-        f"keys and weights of landmarks given). The dots in the plot are these times:\n\n"
+        f"{len(checks)} cases against float64). The first two kernels of a step of attention with fixed landmarks, the "
+        f"plan and the step itself, at mixed phases; projections, logits and landmark weights are given. For the last "
+        f"column, all streams have the same age, and the time of a phase is the median of 5 calls:\n\n"
         + table(head, rows)
         + "".join(f"\n\n{line}" for line in _models(record))
     )
@@ -112,31 +112,52 @@ def gpu_steps() -> str:
                 f"×{row['smaller']:.1f}",
             ]
         )
-    head = ["variant", "what", "torch", "kernels", "faster", "torch", "kernels", "smaller"]
+    head = ["variant", "what", "time, torch", "kernels", "faster", "memory, torch", "kernels", "smaller"]
     worst = max(check["errors"]["kernels"]["gradients"] for check in record["checks"])
     return (
         f"Forward and backward on an {record['device']}, torch {record['hardware']['torch']}, Triton "
         f"{record['triton']} (`{record['command']}`): median times, and the most memory allocated on top of the "
-        f"inputs. Attention and layer: one stream of 16,384 tokens, n = 512, d = 512, 8 heads, m = 16, float32. "
+        f'inputs, of the kernels and of the same `steps` in torch, `fused.kernels("never")`. Attention and layer: one '
+        f"stream of 16,384 tokens, n = 512, d = 512, 8 heads, m = 16, float32. "
         f"Update: the deep model of THUMOS14, n = 256, d = 1024, pieces of 256 tokens, autocast to bfloat16. In "
         f"{len(record['checks'])} checks against float64, the largest relative error of a gradient was "
-        f"{worst:.0e}:\n\n" + table(head, rows)
+        f"{worst:.0e}:\n\n{table(head, rows)}\n\n{_short(record)}"
+    )
+
+
+def _short(record: dict[str, Any]) -> str:
+    """Pieces that are too short to keep the device busy."""
+    rows = record["short"]
+    lengths = sorted(row["tokens"] for row in rows)
+    times = []
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        of = [row for row in rows if row["variant"] == variant]
+        kernels, torch = (sorted(row[way]["ms"] for row in of) for way in ("kernels", "torch"))
+        times.append(
+            f"{kernels[0]:.1f} to {kernels[-1]:.1f} ms for `{variant}` ({torch[0]:.1f} to {torch[-1]:.1f} ms in torch)"
+        )
+    return (
+        f"Short pieces are limited by the host, which launches kernels more slowly than the device runs them: forward "
+        f"and backward, the attention of one piece of {lengths[0]} to {lengths[-1]:,} tokens (n = 120, d = 192) took "
+        f"{' and '.join(times)}, with no trend in the length. A single piece of 16,384 tokens takes hardly longer, so "
+        f"the host may limit it, too."
     )
 
 
 def _models(record: dict[str, Any]) -> list[str]:
     """What is known of whole models; a part of the benchmark that failed is left out."""
     times, lines = record["model"], []
-    eager = {name.removeprefix("eager "): row for name, row in times.items() if name.startswith("eager")}
+    eager = {name: times[f"eager {name}"] for name in EAGER if f"eager {name}" in times}
     if "pool" in times and eager:
         ours = times["pool"]
-        ratios = (f"×{row['milliseconds'] / ours['milliseconds']:.0f} {EAGER[name]}" for name, row in eager.items())
+        ratios = (f"×{row['milliseconds'] / ours['milliseconds']:.1f} {EAGER[name]}" for name, row in eager.items())
         lines.append(
             f"The whole model of GTZAN with one block, {ours['streams']:,} streams, {ours['dtype']}: "
             f"{ours['milliseconds']:.2f} ms for `push_many`, {ours['graph_milliseconds']:.2f} ms of it on the device, "
-            f"{ours['steps_per_second'] / 1e6:.0f} million steps per second. That is faster than full attention over "
-            f"rings of keys and values in eager torch: {', '.join(ratios)}. SDPA is only fast for heads with a "
-            f"multiple of eight dimensions; those of this model have 12."
+            f"{ours['steps_per_second'] / 1e6:.0f} million steps per second. The same model with full attention in "
+            f"eager torch, whose rings of keys and values are overwritten in place, takes longer: {', '.join(ratios)}, "
+            f"whose fast kernels need heads of a multiple of eight dimensions; those of this model have 12. Times of "
+            f"eager torch are those of the device; the time of `push_many` includes the host."
         )
     lines += [
         f"{row['streams']:,} streams take {row['gigabytes']:.0f} GB and {row['milliseconds']:.1f} ms per step."

@@ -139,7 +139,7 @@ def test_unknown_options_are_refused(build, argument, known, value):
 
 @pytest.mark.parametrize("weights", TOLERANCE)
 def test_weights_that_need_the_compiled_backend_are_refused_without_it(build, weights):
-    words = f"weights='{weights}' needs the compiled backend, but "
+    words = f"weights='{weights}' needs a compiled backend, but "
     with pytest.raises(ValueError, match=f"{words}backend='torch' was asked for; use backend='numba'"):
         ns.StreamPool(build(), backend="torch", weights=weights)
     recomputing = build("full", layers=2)

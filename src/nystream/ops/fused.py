@@ -7,7 +7,7 @@ Everything else runs in torch: other variants and devices, float64, shorter piec
 transformed or captured. Both ways give the same outputs and state up to rounding. `kernels` turns them off.
 
 The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
-no second derivatives, and take one gradient at a time.
+no second derivatives, and compute one gradient at a time.
 
 Example:
     >>> from nystream.ops import fused
@@ -52,11 +52,12 @@ def kernels(mode: Mode) -> Iterator[None]:
 
     Args:
         mode: "auto", the default, uses the fused kernels for pieces of at least 64 tokens wherever they can be used,
-            "never" does not, and "always" uses them for pieces of any length, with an error where they cannot be used.
-            Graphs that are traced or captured have torch's operators in every mode.
+            "never" uses torch, and "always" uses them for pieces of any length, and raises an error where they cannot
+            be used. Graphs that are traced or captured have torch's operators in every mode.
 
-    The mode is that of all threads. What is computed again in a backward pass, as by `torch.utils.checkpoint`, has the
-    mode of that time: use `kernels` inside the function that is computed again, or around the backward pass, too.
+    The mode applies to all threads of the process. What is computed again in a backward pass, as by
+    `torch.utils.checkpoint`, uses the mode that is set then: use `kernels` inside the function that is computed again,
+    or around the backward pass, too.
     """
     global _mode
     if mode not in get_args(Mode):
@@ -144,14 +145,14 @@ def _obstacle(value: Tensor, length: int, cfg: AttentionConfig) -> str | None:
     if value.dtype not in (torch.float32, torch.bfloat16):
         return f"the values are {value.dtype}, but must be torch.float32 or torch.bfloat16"
     if cfg.head_dim > WIDEST:
-        return f"heads are {cfg.head_dim} wide, but at most {WIDEST} is possible"
+        return f"heads are {cfg.head_dim} wide, but the kernels take at most {WIDEST}"
     if cfg.fixed:  # continual landmarks only need the kernels of full attention, to warm up
         if cfg.m > MOST:
-            return f"there are {cfg.m} landmarks, but at most {MOST} are possible"
+            return f"there are {cfg.m} landmarks, but the kernels take at most {MOST}"
         if cfg.m * value.shape[0] * (cfg.window + length) >= LARGEST:
-            return f"{value.shape[0]} pieces of {length} tokens are too many for {cfg.m} landmarks; use smaller pieces"
+            return f"{value.shape[0]} pieces of {length} tokens are too many for {cfg.m} landmarks"
     if forward_ad._current_level >= 0:
-        return "they have no derivatives in forward mode"
+        return "the kernels do not support forward-mode differentiation"
     lacking = without_triton()
     if lacking is not None:
         return lacking
@@ -160,7 +161,8 @@ def _obstacle(value: Tensor, length: int, cfg: AttentionConfig) -> str | None:
             return "the device is an AMD GPU, but must be an NVIDIA GPU"
         capability = _capability(value.device)
         if capability < CAPABILITY:
-            return f"the GPU has compute capability {capability}, but needs at least {CAPABILITY}"
+            have, need = (".".join(map(str, version)) for version in (capability, CAPABILITY))
+            return f"{value.device} has compute capability {have}, but the kernels need at least {need}"
         return without_compiler()
     interpreted: bool = import_module("triton").knobs.runtime.interpret
     return None if interpreted else f"the tensors are on {value.device}, but must be on a CUDA device"

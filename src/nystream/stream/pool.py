@@ -22,9 +22,7 @@ from nystream.stream.tokens import Tokens
 
 
 class StreamPool:
-    """Many streams of one model in one process: numpy in, numpy out, microseconds per token.
-
-    On a GPU, tensors in, tensors out: see `push_many`.
+    """Many streams of one model in one process: numpy in, numpy out, microseconds per token; on a GPU, tensors.
 
     A stream is identified by an integer. Streams are independent of each other, and can be pushed one at a time or
     together, from several threads. Invalid input raises an error before any stream changes.
@@ -34,8 +32,8 @@ class StreamPool:
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on an NVIDIA GPU), "torch" (any model,
-            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if version 3.6 or newer is
-            installed, and torch for a model that their kernels cannot run.
+            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if version 3.6 or newer and
+            a C compiler are installed, and torch for a model that their kernels cannot run.
         weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and
@@ -44,7 +42,7 @@ class StreamPool:
             different weights. These bounds, and that of `ring_dtype`, were measured in random models with a width of
             at least 32; a narrow model can lose more.
         ring_dtype: How a compiled backend stores the keys and values of the window: "float32", or "bfloat16" in half
-            the memory; on a GPU, a bfloat16 model always has the latter, which loses nothing. Logits, sums and
+            the memory; on a GPU, a bfloat16 model always uses bfloat16, which loses nothing. Logits, sums and
             landmarks are float32 in either case. Rounding keys and values to bfloat16 changes outputs by less than 1 %.
             Snapshots have the model's dtype, so streams can move between the two.
 

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 Gradients = tuple[Tensor | None, ...]
-REMEDY = "compute the outputs that are differentiated inside `with nystream.ops.fused.kernels('never'):`"
+REMEDY = "compute the outputs inside `with nystream.ops.fused.kernels('never'):`"
 
 
 def once(function: Callable[..., Gradients], *tensors: Tensor | None) -> Gradients:
     """`function(*tensors)`, where differentiating the result is an error that says what to do instead."""
     if any(x is not None and _batched(x) for x in tensors):
-        raise RuntimeError(f"the fused kernels of steps() take one gradient at a time; {REMEDY}")
+        raise RuntimeError(f"the fused kernels of steps() do not support batched gradients; {REMEDY}")
     if not torch.is_grad_enabled():
         return function(*tensors)
     return cast(Gradients, _Once.apply(function, *tensors))  # type: ignore[no-untyped-call]

@@ -93,7 +93,7 @@ def choose(
             f"backend={compiled!r}" if why is None else f"{' and '.join(usual)}, which keeps the dtype of the model"
         )
         need = "needs" if len(light) == 1 else "need"
-        raise ValueError(f"{asked} {need} the compiled backend, but {reason}; use {remedy}")
+        raise ValueError(f"{asked} {need} a compiled backend, but {reason}; use {remedy}")
     if name == "auto":
         # PyTorch comes without Triton for some systems. If an option needs it, the error says that it is missing.
         uncompiled = on_gpu and not light and not gpu.compiled()

@@ -3,8 +3,8 @@
 An id of −1 in `push_many` is padding: its row is skipped, and its output is zero. So a batch of a fixed size can carry
 any number of streams.
 
-Tokens are checked on the device. If one is not finite, the kernels skip all rows of the batch. One flag, which is
-copied to the host after the step, tells `push` so, which waits for it.
+Tokens are checked on the device. If one is not finite, the kernels skip all rows of the batch, and set a flag. `push`
+waits for this flag, which is copied to the host after the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The attentions of a model: the states of all streams of one, and its step.
+"""One attention of a model: the states of all its streams, and its step.
 
 Every leaf of a state is a tensor [capacity, ...]: a leaf of `init_state`, in the layout of the kernels, with rings
 rotated by r · slot (`nystream.stream.gpu.blocks`). Partials are those of the kernels, which are a cache of the rings.
@@ -85,7 +85,7 @@ class Attention(ABC):
             self.leaves[name][slot : slot + 1] = leaf
 
     def read(self, slot: int, time: Tensor) -> dict[str, Tensor]:
-        """The leaves of a stream but its partials, in the layout and dtypes of `init_state(1)`, on the CPU."""
+        """The leaves of a stream except its partials, in the layout and dtypes of `init_state(1)`, on the CPU."""
         state = {"time": time}
         for name, like in self.fresh._asdict().items():
             if name in self.leaves and name not in state:
@@ -94,7 +94,7 @@ class Attention(ABC):
         return state
 
     def write(self, slot: int, state: Any) -> None:
-        """Set the leaves of a stream but its partials from a state of one row."""
+        """Set the leaves of a stream except its partials from a state of one row."""
         for name, leaf in state._asdict().items():
             if name in self.leaves:
                 leaf = leaf.roll(self._turn(slot), 1) if name in RINGS else leaf

@@ -14,11 +14,11 @@ from nystream.stream.gpu.kernels import plan as kernels
 
 DEPENDENT = (9, 0)  # the first compute capability with programmatic dependent launches
 ROWS = 128  # of a program that works on rows alone
-PROGRAMS_PER_PROCESSOR = 16  # of a kernel that takes the rows of a list
+PROGRAMS = 16  # of a multiprocessor, for a kernel that takes the rows of a list
 
 
 @lru_cache(maxsize=16)
-def _processors(device: torch.device) -> int:
+def _multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 def plan(call: Call, cut: Blocks, landmarks: bool, completes: Tensor | None, *, advance: bool) -> Plan:
     """The plan of a step for windows with this cut; `completes` is that of continual landmarks.
 
-    With `advance`, the time of the streams is counted on, so no other plan of the step can follow.
+    With `advance`, the time of the streams is advanced, so no other plan of the step can follow.
     """
     rows = len(call.slots)
     places, filled, entering, due = torch.empty(4, rows, dtype=torch.int32, device=call.slots.device)
@@ -74,9 +74,9 @@ def early(device: torch.device) -> dict[str, bool]:
     return {"EARLY": True, "launch_pdl": True} if able else {"EARLY": False}
 
 
-def programs(device: torch.device, most: int, each: int = PROGRAMS_PER_PROCESSOR) -> int:
+def programs(device: torch.device, most: int, each: int = PROGRAMS) -> int:
     """Number of programs of a kernel that takes the rows of a list, of which there are at most `most` pieces.
 
-    At most `each` for every processor.
+    At most `each` for every multiprocessor.
     """
-    return max(1, min(most, each * _processors(device)))
+    return max(1, min(most, each * _multiprocessors(device)))

@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
     chunk: int  # tokens that are summed at a time
     registers: int  # the most of a lane: enough programs must run at a time to wait for memory
-    renewers: int  # programs per processor for streams that enter a block
+    renewers: int  # programs of a multiprocessor for streams that enter a block
 
 
 LIMITS = {

@@ -23,8 +23,8 @@ def products(
 ):
     """Write out [2, tokens, columns] = W x + b for x [tokens, E], in float32.
 
-    weight [terms, 2, columns, E] is a sum of `terms`, which are bfloat16 if x is: their products are exact, and two of
-    them have almost the digits of one float32. bias is [2, columns]. One program for BLOCK tokens and N columns.
+    weight [terms, 2, columns, E] is a sum of `terms`, which are bfloat16 if x is: their products are exact, and the sum
+    of two is exact to about five digits. bias is [2, columns]. One program for BLOCK tokens and N columns.
     """
     token = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     n, e = tl.program_id(1) * N + tl.arange(0, N), tl.arange(0, PART)

@@ -43,7 +43,7 @@ def with_tokens(c, s, u, logit, value):
         u += tl.sum(tl.reshape(share, [P, T, M_, 1, 1]) * tl.reshape(value.to(tl.float32), [P, T, 1, S_, C_]), 1)
     else:
         left, right, sums = tl.trans(tl.reshape(share, [T, M_])), tl.reshape(value, [T, C_]), tl.reshape(u, [M_, C_])
-        if value.dtype == tl.bfloat16:  # two bfloat16 numbers have almost the digits of one float32
+        if value.dtype == tl.bfloat16:  # the sum of two bfloat16 numbers has five digits
             high = left.to(tl.bfloat16)
             sums = tl.dot(high, right, sums)
             sums = tl.dot((left - high.to(tl.float32)).to(tl.bfloat16), right, sums)
