@@ -12,6 +12,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,15 @@ def cells() -> list[dict[str, Any]]:
     return rows
 
 
+def _with_candidate(usual: Callable[..., Any], name: str, candidate: Any, kernel: str, *rest: Any) -> Any:
+    """The tile of a kernel, where that of the kernel called `name` is the candidate."""
+    if kernel == name:
+        return candidate
+    tile = usual(kernel, *rest)
+    together = {name, kernel} == {"middle_gradients", "edge_gradients"}  # they share the tiles of keys
+    return tile._replace(block_k=candidate.block_k) if together else tile
+
+
 def tiles() -> None:
     """Print the time of every kernel with tiles of several sizes, at T = 16,384 and at the cell of THUMOS14."""
     from nystream.ops.triton import full, landmarks
@@ -264,11 +274,7 @@ def tiles() -> None:
         for shape, sizes in shapes.items():
             run = sums(variant, decay=False, **sizes)
             for name, candidate in ((name, candidate) for name in names for candidate in candidates):
-                if name in ("middle_gradients", "edge_gradients") and candidate.block_k != 32:
-                    continue  # they share the tiles of keys
-                module.tile = lambda kernel, *rest, name=name, tile=candidate, usual=usual: (
-                    tile if kernel == name else usual(kernel, *rest)
-                )
+                module.tile = partial(_with_candidate, usual, name, candidate)
                 print(variant, shape, name, tuple(candidate), kernel_time(name, run), flush=True)
         module.tile = usual
 
