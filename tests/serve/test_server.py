@@ -160,7 +160,7 @@ def test_a_slow_client_is_told_why_it_is_closed(serve, make_app):
 
 
 def test_what_waits_is_answered_before_the_end(serve, make_app, monkeypatch):
-    app = make_app()
+    app = make_app(max_batch=64)  # so that what the engine does not have yet is most of it
     server, engine = serve(app), app.state.service.batcher._engine
     push, many_wait = engine.push, threading.Event()
 

@@ -1,5 +1,7 @@
 """Every variant and option through the kernels, streams at mixed phases, against float64."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -52,6 +54,14 @@ def test_long_windows(case, shaped, agree, tokens):
     r, n = model.config.update_size, model.config.window
     shape = (len(LATE), n // r * 7 // 4, *([r] if r > 1 else []), 5)
     agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(*shape), LATE)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_lanes_of_older_and_newer_versions(last, shaped, agree, tokens, monkeypatch):
+    memory = importlib.import_module("nystream.stream.gpu.kernels.memory")
+    monkeypatch.setattr(memory, "LAST", type(memory.LAST)(last))
+    model = shaped(**TOTALS["a short last block"])
+    agree(ns.StreamPool(model, 4, backend="triton"), model, tokens(len(LATE), 45, 5), LATE)
 
 
 @pytest.mark.parametrize(("landmarks", "dim"), [(2, 8), (5, 10), (17, 8)])

@@ -145,7 +145,7 @@ def test_many_models_at_once(variant):
 
 def test_what_cannot_be_computed_is_an_error():
     wide = ns.MultiheadAttention(ns.AttentionConfig("co-full-single", 130, 1, 4))
-    with pytest.raises(ValueError, match="heads are 130 wide, but at most 128"):
+    with pytest.raises(ValueError, match="heads are 130 wide, but the kernels take at most 128"):
         wide.steps(torch.randn(1, 4, 130), wide.init_state(1))
     double = compare.build(config("co-full-single"), torch.float64)
     with pytest.raises(ValueError, match=r"the values are torch.float64.*kernels\('auto'\)"):

@@ -10,6 +10,35 @@ import triton.language as tl
 
 from nystream.stream.gpu.kernels.sums import FLOOR
 
+# After the columns, the lanes of a warp must go along the pairs. Of the dimensions whose addresses are not consecutive,
+# Triton takes the first one before version 3.7, and the last one since.
+LAST = tl.constexpr(tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 7))
+
+
+@triton.jit
+def read(pointers, inside, other):
+    """`tl.load` of pointers [P, S, C] or [P, T, S, C]; numbers of a pair come into its lane, if it has one."""
+    if not LAST or pointers.shape[0] == 1:
+        x = tl.load(pointers, inside, other)
+    elif len(pointers.shape) == 3:
+        x = tl.permute(tl.load(tl.permute(pointers, (1, 0, 2)), tl.permute(inside, (1, 0, 2)), other), (1, 0, 2))
+    else:
+        x = tl.load(tl.permute(pointers, (1, 2, 0, 3)), tl.permute(inside, (1, 2, 0, 3)), other)
+        x = tl.permute(x, (2, 0, 1, 3))
+    return x
+
+
+@triton.jit
+def write(pointers, x, inside):
+    """`tl.store`, as `read`."""
+    if not LAST or pointers.shape[0] == 1:
+        tl.store(pointers, x, inside)
+    elif len(pointers.shape) == 3:
+        tl.store(tl.permute(pointers, (1, 0, 2)), tl.permute(x, (1, 0, 2)), tl.permute(inside, (1, 0, 2)))
+    else:
+        at, there = tl.permute(pointers, (1, 2, 0, 3)), tl.permute(inside, (1, 2, 0, 3))
+        tl.store(at, tl.permute(x, (1, 2, 0, 3)), there)
+
 
 @triton.constexpr_function
 def width(H, SIZE, C):
@@ -69,14 +98,14 @@ def logits(of_pair, row, there, other, H: tl.constexpr, M: tl.constexpr, L: tl.c
     P: tl.constexpr = row.shape[0]
     T: tl.constexpr = row.shape[1]
     pointers, inside = _logits(of_pair, row, there, H, M, L, M_)
-    return tl.reshape(tl.load(pointers, inside, other), [P, T, M_])
+    return tl.reshape(read(pointers, inside, other), [P, T, M_])
 
 
 @triton.jit
 def store_logits(of_pair, row, there, x, H: tl.constexpr, M: tl.constexpr, L: tl.constexpr, M_: tl.constexpr):
     """Write x [P, T, m] to rows of logits."""
     pointers, inside = _logits(of_pair, row, there, H, M, L, M_)
-    tl.store(pointers, tl.reshape(x, pointers.shape), inside)
+    write(pointers, tl.reshape(x, pointers.shape), inside)
 
 
 @triton.jit
@@ -102,7 +131,7 @@ def tokens(
     of_logits, of_values = ring(window[0], slot, h, N, H, M, L, B), ring(window[1], slot, h, N, H, D, C, B)
     logit = logits(of_logits, row_at(at, H, M, L, B, LANE), there, float("-inf"), H, M, L, M_)
     pointers, inside = columns(of_values, row_at(at, H, D, C, B, LANE), there, strip, H, D, C, C_)
-    return logit, tl.load(pointers, inside, 0.0)
+    return logit, read(pointers, inside, 0.0)
 
 
 @triton.jit
@@ -114,7 +143,7 @@ def partials(
     of_lse, row, exist = _lse(window, at, h, there, H, M, L)
     lse = tl.reshape(logits(of_lse, row, exist, FLOOR, H, M, L, M_), [at.shape[0], M_])
     pointers, inside = _means(window, at, h, strip, there, H, M, D, C, M_, C_)
-    return lse, tl.load(pointers, inside, 0.0)
+    return lse, read(pointers, inside, 0.0)
 
 
 @triton.jit
@@ -126,7 +155,7 @@ def store_partials(
     of_lse, row, exist = _lse(window, at, h, there, H, M, L)
     store_logits(of_lse, row, exist, lse, H, M, L, lse.shape[1])
     pointers, inside = _means(window, at, h, strip, there, H, M, D, C, mean.shape[1], mean.shape[3])
-    tl.store(pointers, mean, inside)
+    write(pointers, mean, inside)
 
 
 @triton.jit

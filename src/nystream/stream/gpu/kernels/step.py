@@ -14,11 +14,13 @@ from nystream.stream.gpu.kernels.memory import (
     landmark_rows,
     logits,
     partials,
+    read,
     ring,
     row_at,
     store_logits,
     tokens,
     width,
+    write,
 )
 from nystream.stream.gpu.kernels.middle import listed_rows, pairs, per_pair, renew
 from nystream.stream.gpu.kernels.sums import exp, of_columns, of_means, of_tokens, wrapped
@@ -125,7 +127,7 @@ def _inputs(
     token = row[:, None] * R + k[None, :]
     column = strip[:, None] * C + tl.arange(0, C_)[None, :]  # [S, C]
     stored = (column < D) & (tl.arange(0, C_) < C)[None, :]
-    new_value = tl.load(
+    new_value = read(
         value + (token * (H * D) + h[:, None] * D)[:, :, None, None] + column[None, None],
         new[:, :, None, None] & stored[None, None],
         0.0,
@@ -203,7 +205,7 @@ def _attend(
     store_logits(of_ring, at_row, new, new_logit, H, M, L, M_)
     of_ring, at_row = ring(window[1], slot, h, N, H, D, C, EDGES), row_at(into, H, D, C, EDGES, LANE)
     pointers, inside = columns(of_ring, at_row, new, strip, H, D, C, C_)
-    tl.store(pointers, new_value, inside)
+    write(pointers, new_value, inside)
 
     if fall is not None:  # logits fall with their age; the middle ends just before the block
         old_logit -= (wrapped((place + (R - 1))[:, None] - at, N) * fall[:, None])[:, :, None]
@@ -233,7 +235,7 @@ def _attend(
         y = tl.sum(of_means(weight * share) * mean, 1)  # [P, S, C]
         y += tl.sum(of_means(tl.sum(each * old_share, 2)) * old_value.to(tl.float32), 1)
         y += tl.sum(of_means(tl.sum(each * new_share, 2)) * new_value.to(tl.float32), 1)
-        tl.store(
+        write(
             out + (((row * R + which) * H + h) * D)[:, None, None] + column[None],
             tl.where(live[:, None, None], y, 0.0),
             written[:, None, None] & stored[None],
