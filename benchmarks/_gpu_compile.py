@@ -18,6 +18,7 @@ os.environ["TRITON_INTERPRET"] = "0"
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
@@ -69,7 +70,7 @@ def resources(ptx: str, most: int | None) -> dict[str, int]:
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
-        command = [triton.knobs.nvidia.ptxas.path, "-v", "--gpu-name=sm_90a", file.name, "-o", os.devnull]
+        command = [get_ptxas(90).path, "-v", "--gpu-name=sm_90a", file.name, "-o", os.devnull]
         command += [] if most is None else [f"--maxrregcount={most}"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     found = {"registers": r"Used (\d+) registers", "spilled": r"(\d+) bytes spill stores"}

@@ -22,3 +22,22 @@ def test_another_module_that_is_missing_is_another_error(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_module'"):
         extras.require("a test", "broken_package")
+
+
+def test_what_triton_needs_to_compile(monkeypatch, tmp_path):
+    find = extras.without_compiler.__wrapped__
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(extras.shutil, "which", lambda name: f"/usr/bin/{name}" if name in ("clang", "cc") else None)
+    monkeypatch.setattr(extras.sysconfig, "get_default_scheme", lambda: "posix_local")
+    paths = {"posix_local": "/nowhere", "posix_prefix": str(tmp_path)}
+    monkeypatch.setattr(extras.sysconfig, "get_path", lambda name, scheme: paths[scheme])
+    assert "header files of Python, which are not installed: install python3-dev" in find()
+    (tmp_path / "Python.h").touch()
+    assert find() is None
+    monkeypatch.setenv("CC", "cc")
+    assert find() is None
+    monkeypatch.setenv("CC", "no-such-compiler")  # Triton tries no other
+    assert "the environment variable CC names, 'no-such-compiler', is not there" in find()
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr(extras.shutil, "which", lambda name: None)
+    assert "a C compiler, which is not installed: install gcc" in find()

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sysconfig
+import warnings
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -85,8 +86,8 @@ def without_triton() -> str | None:
     if numbers is None or tuple(map(int, numbers.groups())) < TRITON:
         need = ".".join(map(str, TRITON))
         return (
-            f"Triton {version or 'of an unknown version'} is installed, but the kernels need at least {need}: upgrade "
-            f"PyTorch, which brings it along"
+            f"Triton {version or 'of an unknown version'} is installed, but the kernels need at least {need}: install "
+            f"PyTorch 2.10 or newer, which comes with it"
         )
     return None
 
@@ -94,11 +95,25 @@ def without_triton() -> str | None:
 @cache
 def without_compiler() -> str | None:
     """The reason why Triton cannot compile its kernels for a GPU here, or None if it can."""
-    if not any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang")))):
-        return "Triton needs a C compiler, such as gcc, but finds none"
-    if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        return "Triton needs the header files of Python (python3-dev), which are not installed"
+    chosen = os.environ.get("CC")
+    if chosen is not None and shutil.which(chosen) is None:
+        return (
+            f"Triton needs a C compiler, and the one that the environment variable CC names, {chosen!r}, is not there"
+        )
+    if chosen is None and not (shutil.which("gcc") or shutil.which("clang")):
+        return "Triton needs a C compiler, which is not installed: install gcc"
+    scheme = sysconfig.get_default_scheme()
+    scheme = "posix_prefix" if scheme == "posix_local" else scheme  # as Triton does, for Debian's Python
+    if not Path(sysconfig.get_path("include", scheme), "Python.h").exists():
+        return "Triton needs the header files of Python, which are not installed: install python3-dev"
     return None
+
+
+@cache
+def warn_if_slower(what: str, lacking: str | None) -> None:
+    """Warn, once per process, that something is slower because of what is lacking, if anything is."""
+    if lacking is not None:
+        warnings.warn(f"{what}, which is slower. {lacking}", stacklevel=2)
 
 
 @cache

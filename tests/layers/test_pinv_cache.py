@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import nystream as ns
+from nystream.layers import fixed_landmarks, pinv_cache
 from nystream.ops import precision
 from nystream.testing import reference_outputs, relative_error
 
@@ -274,3 +275,20 @@ def test_landmarks_that_are_parametrized_cannot_be_set():
     assert error(attn) < 1e-6
     with pytest.raises(ValueError, match="parametrized, so they cannot be set"):
         attn.set_landmarks(*landmarks(1))
+
+
+@pytest.mark.parametrize("pinv", ["exact", "newton", "ridge"])
+def test_a_captured_graph_reads_the_cache(pinv, monkeypatch):
+    """It could not compute an exact inverse, for which the host waits, and would compute others at every replay."""
+    attn = ns.MultiheadAttention(ns.AttentionConfig("co-fixed-single", 8, 2, 20, landmarks=3, pinv=pinv))
+    unset = ns.MultiheadAttention(attn.config)
+    attn.set_landmarks(*torch.randn(2, 2, 3, 4))
+    state, x = attn.init_state(1), torch.randn(1, 8)
+    expected = attn.step(x, state)[0]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    for module in (pinv_cache, fixed_landmarks):
+        monkeypatch.setattr(module, "gamma_pinv", None)
+    assert torch.equal(attn.step(x, state)[0], expected)
+    with pytest.raises(RuntimeError, match="has no landmarks yet"):
+        unset.step(x, state)

@@ -58,7 +58,9 @@ needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, re
 def test_an_old_triton(on_gpu, monkeypatch):
     model = on_gpu("co-fixed-single", pinv="ridge")
     monkeypatch.setattr(extras, "_triton_version", lambda: "3.2.0")
-    assert name_of(choose(model, "auto")) == "torch"
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match=r"Triton 3\.2\.0 is installed"):
+        assert name_of(choose(model, "auto")) == "torch"
     with pytest.raises(ImportError, match=r"Triton 3\.2\.0 is installed, but the kernels need at least 3\.6"):
         choose(model, "triton")
 
@@ -107,7 +109,10 @@ def test_auto_is_torch_for_other_gpus(on_gpu, capability, monkeypatch):
 
 @pytest.mark.usefixtures("without_triton")
 def test_auto_is_torch_without_triton(on_gpu):
-    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match=r"use backend='torch', which is slower\. Triton is not installed: pip"):
+        assert name_of(choose(on_gpu(), "auto")) == "torch"
+    assert name_of(choose(on_gpu(), "auto")) == "torch"  # warned once
 
 
 def test_auto_is_torch_if_triton_interprets_kernels(on_gpu, monkeypatch):

@@ -62,6 +62,16 @@ def test_pools_continue_from_tokens(backend, position):
         np.testing.assert_allclose(pool.push(rebuilt, token), pool.push(usual, token), atol=1e-5)
 
 
+def test_autocast_does_not_matter():
+    model = build("co-fixed-single", 7, 3, layers=2, stack="deep", dtype=torch.float32)
+    x = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    pool = ns.StreamPool(model, 2, "torch")
+    usual = pool.restore_from_tokens(x, 30)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        other = pool.restore_from_tokens(x, 30)
+    assert pool.snapshot(other) == pool.snapshot(usual)
+
+
 def test_a_linear_path_is_part_of_it():
     model = build("co-fixed-single", 6, 2, linear=ns.LinearConfig(segments=(1, 2, 3)), stack="deep")
     x = torch.randn(1, 40, 5, dtype=torch.float64)

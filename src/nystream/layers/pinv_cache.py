@@ -27,6 +27,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops.attention.common import Fixed, gamma_pinv
+from nystream.ops.tracing import capturing
 
 
 class PinvCache(NamedTuple):
@@ -64,8 +65,6 @@ def is_current(cache: PinvCache, q_tilde: Tensor, k_tilde: Tensor, cfg: Attentio
         return False
     if q_tilde.device.type == "cpu":
         return torch.equal(cache.q_tilde, q_tilde) and torch.equal(cache.k_tilde, k_tilde)
-    if q_tilde.is_cuda and torch.cuda.is_current_stream_capturing():
-        return True  # compared in the warm-up before the capture, which cannot synchronize
     return torch.equal(cache.landmarks, torch.stack([q_tilde, k_tilde]))  # synchronizes once, not twice
 
 
@@ -78,7 +77,7 @@ def known_unset(cache: PinvCache | None, q_tilde: Tensor, k_tilde: Tensor) -> bo
     """Whether it is certain, while a graph is traced, that the landmarks are unset or not finite."""
     if cache is None or cache.finite or learned(q_tilde, k_tilde):
         return False
-    if torch.compiler.is_compiling() or torch._C._is_tracing():
+    if torch.compiler.is_compiling() or torch._C._is_tracing() or capturing():
         return True
     return not finite(_unwrapped(q_tilde), _unwrapped(k_tilde))  # `functional_call` may have replaced the buffers
 
@@ -86,8 +85,12 @@ def known_unset(cache: PinvCache | None, q_tilde: Tensor, k_tilde: Tensor) -> bo
 def in_graph(cache: PinvCache | None, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Fixed:
     """Return the landmarks and their Γ† while a graph is traced."""
     compiled = torch.compiler.is_dynamo_compiling()  # False while torch.export or torch.func trace
-    if not compiled or learned(q_tilde, k_tilde) or cache is None or not _comparable(cache, q_tilde, k_tilde, cfg):
+    captured = not compiled and capturing()
+    cached_here = cache is not None and not learned(q_tilde, k_tilde) and _comparable(cache, q_tilde, k_tilde, cfg)
+    if cache is None or not cached_here or not (compiled or captured):
         return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
+    if captured:  # the warm-up before the capture has compared, for which a capture would have to wait
+        return Fixed(q_tilde, k_tilde, cache.gamma_pinv)
     same = (cache.landmarks == torch.stack([q_tilde, k_tilde])).all()
     if q_tilde.device.type != "cpu":
         return Fixed(q_tilde, k_tilde, torch.where(same, cache.gamma_pinv, torch.nan))

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from nystream.config import AttentionConfig
-from nystream.extras import without_compiler, without_triton
+from nystream.extras import warn_if_slower, without_compiler, without_triton
 from nystream.ops.extended import Extended
 from nystream.ops.later import Later
 from nystream.ops.timeline import Timeline
@@ -43,7 +43,9 @@ MOST = 32  # landmarks
 LARGEST = 2**31  # numbers of the logits of a head, whose places are int32
 CAPABILITY = (8, 0)  # the first with TensorFloat-32
 
-_mode: Mode = "auto"  # of the whole process, because backward passes run in threads of their own
+# Of the whole process, because backward passes run in threads of their own.
+_mode: Mode = "auto"
+_entered: dict[object, Mode] = {}  # oldest first; threads may leave in another order
 
 
 @contextmanager
@@ -62,11 +64,13 @@ def kernels(mode: Mode) -> Iterator[None]:
     global _mode
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")
-    before, _mode = _mode, mode
+    this = object()
+    _entered[this] = _mode = mode
     try:
         yield
     finally:
-        _mode = before
+        del _entered[this]
+        _mode = ["auto", *_entered.values()][-1]
 
 
 def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:
@@ -150,12 +154,9 @@ def _obstacle(value: Tensor, length: int, cfg: AttentionConfig) -> str | None:
         if cfg.m > MOST:
             return f"there are {cfg.m} landmarks, but the kernels take at most {MOST}"
         if cfg.m * value.shape[0] * (cfg.window + length) >= LARGEST:
-            return f"{value.shape[0]} pieces of {length} tokens are too many for {cfg.m} landmarks"
+            return f"{value.shape[0]} pieces of {length} tokens are too many for {cfg.m} landmarks: use smaller batches"
     if forward_ad._current_level >= 0:
         return "the kernels do not support forward-mode differentiation"
-    lacking = without_triton()
-    if lacking is not None:
-        return lacking
     if value.is_cuda:
         if torch.version.hip is not None:
             return "the device is an AMD GPU, but must be an NVIDIA GPU"
@@ -163,6 +164,12 @@ def _obstacle(value: Tensor, length: int, cfg: AttentionConfig) -> str | None:
         if capability < CAPABILITY:
             have, need = (".".join(map(str, version)) for version in (capability, CAPABILITY))
             return f"{value.device} has compute capability {have}, but the kernels need at least {need}"
-        return without_compiler()
+    lacking = without_triton() or (without_compiler() if value.is_cuda else None)
+    if lacking is not None:
+        if _mode == "auto":
+            warn_if_slower("steps() uses no fused kernels on this GPU", lacking)
+        return lacking
+    if value.is_cuda:
+        return None
     interpreted: bool = import_module("triton").knobs.runtime.interpret
     return None if interpreted else f"the tensors are on {value.device}, but must be on a CUDA device"

@@ -10,8 +10,11 @@ def tracing() -> bool:
 
     Code that branches to save work then takes the path that is correct for all values.
     """
-    if torch.compiler.is_compiling() or torch._C._is_tracing() or transforming():
-        return True
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or transforming() or capturing()
+
+
+def capturing() -> bool:
+    """True while a CUDA graph is captured, which cannot wait for the device, and reads fixed addresses."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 

@@ -106,7 +106,7 @@ class Ids:
             if broken:
                 return self.broken[sid]
             raise RuntimeError(
-                f"stream {sid} cannot be used: an error during a push left its state half-written; "
+                f"stream {sid} cannot be used: an error during a push or a reset left its state half-written; "
                 f"call reset({sid}), or close it and restore a snapshot"
             )
         if 0 <= sid < self._next:

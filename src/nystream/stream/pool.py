@@ -177,7 +177,12 @@ class StreamPool:
     def reset(self, sid: int) -> None:
         """Restart a stream, keeping its id."""
         with self._lock:
-            self._backend.clear(self._ids.slot(sid, broken=True))
+            slot = self._ids.slot(sid, broken=True)
+            try:
+                self._backend.clear(slot)
+            except BaseException:
+                self._ids.set_aside({slot})
+                raise
             self._ids.restart(int(sid))
 
     def close(self, sid: int) -> None:
@@ -296,8 +301,11 @@ class StreamPool:
 
     def _push_tensor(self, ids: np.ndarray, X: torch.Tensor) -> torch.Tensor:
         """`push_many` for a tensor on a GPU, with the triton backend."""
-        if not X.is_floating_point():
-            raise TypeError(f"X has dtype {X.dtype}, but a tensor on a GPU must have floating-point numbers")
+        if X.dtype == torch.bool or X.is_complex():
+            raise TypeError(f"X has dtype {X.dtype}, but must be real numbers")
+        device = next(self._model.parameters()).device
+        if X.device != device:
+            raise ValueError(f"X is on {X.device}, but the model of the pool is on {device}: use X.to({str(device)!r})")
         self._tokens.check(X, len(ids))
         if not len(ids):
             return X.new_empty(0, *self._out_shape, dtype=self._model_dtype)

@@ -36,7 +36,7 @@ def replayed(model: Any, tokens: Any, position: int, dtype: np.dtype[Any]) -> An
     if not np.isfinite(array).all():
         raise ValueError("tokens has numbers that are not finite")
     weight = next(model.parameters())
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(weight.device.type, enabled=False):
         state = model.init_state(1, time=position - needed)
         if not needed:
             return state

@@ -39,8 +39,12 @@ def test_long_pieces_on_a_gpu(monkeypatch):
     assert not fused.wanted(piece.double(), fused.SHORTEST, CFG)
     monkeypatch.setattr(fused, "_capability", lambda device: (7, 5))
     assert not fused.wanted(piece, fused.SHORTEST, CFG)
+    monkeypatch.setattr(fused, "_capability", lambda device: (9, 0))
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    assert not fused.wanted(piece, fused.SHORTEST, CFG)
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match=r"no fused kernels on this GPU, which is slower\. Triton is not installed"):
+        assert not fused.wanted(piece, fused.SHORTEST, CFG)
+    assert not fused.wanted(piece, fused.SHORTEST, CFG)  # warned once
 
 
 def test_modes_nest_and_end():
@@ -49,6 +53,17 @@ def test_modes_nest_and_end():
             assert not fused.wanted(PIECE, 100, CFG)
         with pytest.raises(ValueError, match="always"):
             fused.wanted(PIECE, 100, CFG)
+    assert not fused.wanted(PIECE, 100, CFG)
+
+
+def test_modes_of_threads_may_end_in_any_order():
+    first, second = fused.kernels("never"), fused.kernels("always")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    with pytest.raises(ValueError, match="always"):
+        fused.wanted(PIECE, 100, CFG)
+    second.__exit__(None, None, None)
     assert not fused.wanted(PIECE, 100, CFG)
 
 

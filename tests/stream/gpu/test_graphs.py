@@ -211,3 +211,23 @@ def test_a_failed_replay_sets_its_streams_aside(pool, tokens, monkeypatch):
     with pytest.raises(RuntimeError, match=f"stream {a} cannot be used"):
         pool.push(a, tokens(5))
     assert pool.push(b, tokens(5)).shape == (3,)
+
+
+def test_growth_that_is_interrupted_leaves_no_graph(pool, shaped, in_float64, tokens, monkeypatch):
+    """A graph would step the tensors that there were before."""
+    x, sid, grow = tokens(6, 5), pool.open(), Streams.grow
+    outs = [pool.push(sid, token) for token in x[:3]]
+
+    def interrupted(self, capacity):
+        grow(self, capacity)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Streams, "grow", interrupted)
+        for _ in range(7):
+            pool.open()
+        with pytest.raises(KeyboardInterrupt):
+            pool.open()
+    outs += [pool.push(sid, token) for token in x[3:]]
+    assert pool.time(sid) == 6
+    np.testing.assert_allclose(np.stack(outs), in_float64(shaped(**SMALL), x), atol=1e-5)

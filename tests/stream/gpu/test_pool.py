@@ -145,11 +145,51 @@ def test_tensors_stay_on_the_device(pool, tokens):
     assert pool._push_tensor(np.empty(0, np.int64), torch.empty(0, 5)).shape == (0, 3)
     with pytest.raises(ValueError, match=r"X is \[2, 4\], but push_many needs \[S, 5\]"):
         pool._push_tensor(np.array([a, b]), torch.zeros(2, 4))
-    with pytest.raises(TypeError, match="floating-point"):
-        pool._push_tensor(np.array([a, b]), torch.zeros(2, 5, dtype=torch.int32))
+    with pytest.raises(TypeError, match=r"X has dtype torch\.bool, but must be real numbers"):
+        pool._push_tensor(np.array([a, b]), torch.zeros(2, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"X is on meta, but the model of the pool is on cpu: use X\.to\('cpu'\)"):
+        pool._push_tensor(np.array([a, b]), torch.zeros(2, 5, device="meta"))
     with pytest.raises(ValueError, match="1 value that is NaN or Inf, for stream 1"):
         pool._push_tensor(np.array([a, b]), torch.tensor([[0.0] * 5, [torch.nan] + [0.0] * 4]))
     assert [pool.time(a), pool.time(b)] == [1, 2]
+
+
+def test_integers_are_numbers(pool, tokens):
+    a, b = pool.open(), pool.open()
+    x = torch.arange(10).reshape(2, 5)
+    y = pool._push_tensor(np.array([a, b]), x)
+    pool.reset(a)
+    pool.reset(b)
+    assert torch.equal(y, pool._push_tensor(np.array([a, b]), x.float()))
+
+
+def test_no_push_while_a_graph_is_captured(pool, tokens, monkeypatch):
+    a = pool.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_initialized", lambda: True)
+        patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        with pytest.raises(RuntimeError, match="a pool cannot be pushed while a CUDA graph is captured"):
+            pool.push(a, tokens(5))
+    pool.push(a, tokens(5))
+    assert pool.time(a) == 1
+
+
+def test_a_reset_that_fails_half_way_sets_its_stream_aside(shaped, monkeypatch, tokens):
+    pool = ns.StreamPool(shaped(window=4, landmarks=2, num_heads=1, embed_dim=4, layers=2), 4, backend="triton")
+    a, b = pool.open(), pool.open()
+    pool.push_many([a, b], tokens(2, 5))
+
+    def fails(slot):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool._backend._streams.attentions[1], "clear", fails)
+        with pytest.raises(MemoryError, match="not enough memory for the state of a new stream: CUDA out of memory"):
+            pool.reset(a)
+    with pytest.raises(RuntimeError, match=rf"stream {a} cannot be used.*reset\({a}\)"):
+        pool.push(a, tokens(5))
+    pool.reset(a)
+    assert (pool.time(a), pool.time(b)) == (0, 1)
 
 
 def test_streams_of_one_age_enter_their_blocks_at_different_times(shaped):
@@ -216,7 +256,7 @@ def test_too_many_streams(shaped, capacity):
 def test_without_triton(shaped, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     words = (
-        r"the triton backend cannot be used: Triton is not installed: pip install 'nystream\[gpu\]', or use backend="
+        r"the triton backend cannot be used\. Triton is not installed: pip install 'nystream\[gpu\]', or use backend="
     )
     with pytest.raises(ImportError, match=words):
         ns.StreamPool(shaped(), backend="triton")

@@ -46,13 +46,13 @@ LARGE = {
 }
 
 
-def tile(kernel: str, width: int, roomy: bool = False) -> Tile:
+def tile(kernel: str, width: int, hopper: bool = False) -> Tile:
     """The tile of a kernel for heads of this width.
 
-    The large ones were fastest on an H200, and need the shared memory of GPUs since sm_90, which are `roomy`. The
-    others are among the largest that spill no registers there and have room on older GPUs.
+    The large ones were fastest on an H200, and are for GPUs like it, `launch.is_hopper`. The others are among the
+    largest that spill no registers there and have room on older GPUs.
     """
-    if roomy and width <= 64 and kernel in LARGE:
+    if hopper and width <= 64 and kernel in LARGE:
         return LARGE[kernel]
     tiles = {"attend": Tile(64, 32, 4), "lse_gradient": Tile(32, 32, 4), "query_gradient": Tile(64, 32, 4, 2)}
     return (tiles | {"key_gradients": Tile(32, 64, 4, 2) if width <= 64 else Tile(64, 32, 8)})[kernel]
@@ -174,5 +174,5 @@ def _sizes(
         "PART": launch.padded(D) if D <= 64 else 32,
         "DECAY": decay is not None,
         "PRECISION": precision,
-        **tile(kernel, D, launch.roomy(q)).options(),
+        **tile(kernel, D, launch.is_hopper(q)).options(),
     }

@@ -48,6 +48,7 @@ def runs(time, end, first_key, last_key, first_query, last_query, N, T, STEPS, B
 
 
 SAMPLE = tl.constexpr(64)  # logits, to know how large they are
+LARGEST = tl.constexpr(3e38)  # about the largest number that is finite
 
 
 @triton.jit
@@ -98,12 +99,13 @@ def to_base_two(ring, piece, out, time, bad, N, T, H, B, M: tl.constexpr, BLOCK:
     worst = tl.zeros([BLOCK], tl.int32)
     for at in range(0, N, BLOCK):
         place = at + tl.arange(0, BLOCK)
-        x = tl.load(ring + (start + place) % N * (H * M), mask=place < N, other=float("-inf"))
+        slot = ((start + place) % N).to(tl.int64)
+        x = tl.load(ring + slot * (H * M), mask=place < N, other=float("-inf"))
         worst = tl.where(x < float("inf"), worst, 1)
-        tl.store(out + place, (x - median) * LOG2E, mask=place < N)
+        tl.store(out + place, tl.minimum((x - median) * LOG2E, LARGEST), mask=place < N)
     for at in range(0, T, BLOCK):
         place = at + tl.arange(0, BLOCK)
         x = tl.load(piece + place, mask=place < T, other=float("-inf"))
         worst = tl.where(x < float("inf"), worst, 1)
-        tl.store(out + N + place, (x - median) * LOG2E, mask=place < T)
+        tl.store(out + N + place, tl.minimum((x - median) * LOG2E, LARGEST), mask=place < T)
     tl.store(bad, 1, mask=tl.max(worst, 0) > 0)

@@ -39,23 +39,11 @@ def attend(
     return out
 
 
-LARGE = {
-    "normalize": Tile(64, 64, 4, 3),
-    "attend": Tile(64, 32, 4, 2),
-    "weight_gradient": Tile(64, 64, 4, 2),
-    "middle_gradients": Tile(64, 64, 4, 2),
-    "edge_gradients": Tile(32, 64, 4, 2),
-}
+def tile(kernel: str, width: int, m: int) -> Tile:
+    """The tile of a kernel for m landmarks and heads of this width: with m up to 16, none spills registers on sm_90.
 
-
-def tile(kernel: str, width: int, m: int, roomy: bool = False) -> Tile:
-    """The tile of a kernel for m landmarks and heads of this width. `roomy`, see `launch.roomy`.
-
-    Large tiles have wide edges, small ones sum the middle more often. Those in LARGE were fastest on an H200; of the
-    others, none spills registers on sm_90 with m up to 16.
+    Large tiles have wide edges, small ones sum the middle more often.
     """
-    if roomy and width <= 64 and m <= 16:
-        return LARGE[kernel]
     warps = 4 if m <= 16 else 8
     rows = 64 if width <= 64 and m <= 16 else 32
     return {
@@ -166,5 +154,5 @@ def _sizes(kernel: str, precision: str, weight: Tensor, ring_value: Tensor, deca
         "MP": launch.padded(m),
         "DECAY": decay is not None,
         "PRECISION": precision,
-        **tile(kernel, D, m, launch.roomy(ring_value)).options(),
+        **tile(kernel, D, m).options(),
     }

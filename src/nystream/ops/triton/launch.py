@@ -13,7 +13,7 @@ from nystream.ops import ring
 from nystream.ops.precision import rounded
 
 SMALLEST = 16  # of any side of a tile that enters a matrix product
-ROOM = 200 * 1024  # bytes of shared memory for a program, which GPUs have since sm_90
+HOPPER = (9, 0)  # the compute capability of an H200
 
 
 class Tile(NamedTuple):
@@ -57,15 +57,14 @@ def on(x: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device_of(x)
 
 
-def roomy(x: Tensor) -> bool:
-    """Whether programs on the device of `x` can use the shared memory that large tiles need."""
-    return x.is_cuda and _shared(x.device) >= ROOM
+def is_hopper(x: Tensor) -> bool:
+    """Whether `x` is on a GPU for which large tiles were measured; others may have less shared memory for them."""
+    return x.is_cuda and _capability(x.device) == HOPPER
 
 
 @cache
-def _shared(device: torch.device) -> int:
-    size: int = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
-    return size
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 def programs(length: int, block: int, rows: int) -> tuple[int]:

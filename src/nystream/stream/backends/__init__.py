@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nystream.extras import warn_if_slower
 from nystream.stream.cpu import support as cpu
 from nystream.stream.gpu import support as gpu
 
@@ -95,15 +96,16 @@ def choose(
         need = "needs" if len(light) == 1 else "need"
         raise ValueError(f"{asked} {need} a compiled backend, but {reason}; use {remedy}")
     if name == "auto":
-        # PyTorch comes without Triton for some systems. If an option needs it, the error says that it is missing.
-        uncompiled = on_gpu and not light and not gpu.compiled()
-        name = "torch" if why is not None or uncompiled else compiled
+        uncompiled = on_gpu and why is None and not gpu.compiled()
+        if uncompiled and not light:  # if an option needs Triton, the error below says that it is missing
+            warn_if_slower("pools of models on a GPU use backend='torch'", gpu.lacking())
+        name = "torch" if why is not None or (uncompiled and not light) else compiled
     elif name == compiled and why is not None:
         raise ValueError(f"backend={name!r} cannot run this model: {why}; use backend='torch', which runs every model")
     lacking = gpu.lacking() if name == "triton" else None
     if lacking is not None:
         remedy = f"or use backend='torch'{' and ring_dtype=' + repr('float32') if light else ''}, which is slower"
-        raise ImportError(f"the triton backend cannot be used: {lacking}, {remedy}", name="triton")
+        raise ImportError(f"the triton backend cannot be used. {lacking}, {remedy}", name="triton")
     kind: Callable[..., Backend] = getattr(_module(name), f"{name.capitalize()}Backend")
     if name == "triton":
         return partial(kind, ring_dtype=ring_dtype)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nystream.ops.tracing import capturing
 from nystream.stream.errors import room_for
 from nystream.stream.gpu.graphs import Graphs
 from nystream.stream.gpu.model import Streams
@@ -50,14 +51,14 @@ class TritonBackend:
         self._marked: Array | None = None  # the slots of the last push, which are marked as used
 
     def grow(self, capacity: int) -> None:
+        self._graphs.forget()  # first: whatever happens next, no graph writes to tensors that are gone
         with self._changing(), room_for(f"{capacity:,} streams of {self.bytes_per_stream:,} bytes each"):
             self._streams.grow(capacity)
-        self._graphs.forget()
         self._used = np.concatenate([self._used, np.zeros(capacity + 1 - len(self._used), np.bool_)])
 
     def clear(self, slot: int) -> None:
         if self._used[slot]:
-            with self._changing():
+            with self._changing(), room_for("the state of a new stream"):
                 self._streams.clear(slot)
             self._used[slot] = False
             self._marked = None
@@ -76,6 +77,8 @@ class TritonBackend:
 
     def push_tensor(self, slots: Array, x: Tensor) -> Tensor | None:
         """`push_many` for x [S, r, input_dim], on any device; returns a new tensor on that of the model, or None."""
+        if capturing():
+            raise RuntimeError("a pool cannot be pushed while a CUDA graph is captured; it has graphs of its own")
         with self._stepping():
             with room_for(f"a step of {len(slots):,} streams"):
                 step = self._graphs.prepared(slots, x)

@@ -107,13 +107,9 @@ class Graphs:
         assert side is not None
         slots = torch.full((size,), -1, device=device)
         x = torch.zeros(size, *token, dtype=self._dtype, device=device)
+        # Not on the side stream: what cuBLAS allocates for that stream must be memory of the graphs, which keep it.
+        self._streams.step(slots, x)
         current = torch.cuda.current_stream(device)
-        side.wait_stream(current)
-        try:
-            with torch.cuda.stream(side):
-                self._streams.step(slots, x)
-        finally:
-            current.wait_stream(side)  # what was launched reads the slots, whose memory is free if the step fails
         # Memory of a capture that fails cannot be used again: for torch, the capture may not be over.
         memory, self._memory = self._memory or torch.cuda.graph_pool_handle(), None
         graph = torch.cuda.CUDAGraph()

@@ -17,7 +17,7 @@ DTYPES = (torch.float32, torch.bfloat16)
 CAPABILITY = (8, 0)  # the first for which Triton compiles bfloat16
 MOST_LANDMARKS = 128  # whose products with one another have room in registers and shared memory
 # Bytes of shared memory for a number of Γ†: to compute it, with tensor cores for float64 or without, and to multiply.
-INVERSE_BYTES = {"newton": (16, 32), "ridge": (9, 18), "none": (0, 0)}
+INVERSE_BYTES = {"newton": (16, 32), "ridge": (12, 18), "none": (0, 0)}
 PRODUCT_BYTES = 12
 WITH_FLOAT64 = ((8, 0), (9, 0), (10, 0))
 INTERPRETER = "TRITON_INTERPRET"  # set to 1 before Python starts, Triton runs kernels on the CPU, slowly, for tests
@@ -67,7 +67,7 @@ def lacking() -> str | None:
 
 def interpreted() -> bool:
     """Whether kernels run in Triton's interpreter."""
-    return os.environ.get(INTERPRETER) == "1"
+    return os.environ.get(INTERPRETER, "").lower() in ("1", "on", "true", "y", "yes")  # as Triton reads it
 
 
 def _device(device: torch.device) -> str | None:
@@ -83,7 +83,7 @@ def _device(device: torch.device) -> str | None:
 
 def _inverses(device: torch.device, configs: tuple[AttentionConfig, ...]) -> str | None:
     """The reason why the kernels cannot compute Γ† on this GPU, or multiply by it, or None if they can."""
-    room = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
     slow = torch.cuda.get_device_capability(device) not in WITH_FLOAT64
     for cfg in configs:
         if cfg.low_rank:

@@ -8,7 +8,7 @@ import pytest
 
 SHARED = {90: 227 * 1024, 89: 99 * 1024}  # bytes of shared memory that a program may use, by compute capability
 SPILLED = 16  # bytes of a thread: ptxas spills a few where that lets more programs run at once
-LARGE = 64  # the widest heads of the tiles of GPUs with room for them, which were chosen by their time on an H200
+LARGE = 64  # the widest heads of large tiles, which were chosen by their time on an H200 and may spill
 KERNELS = [
     *(("full", name) for name in ("attend", "lse_gradient", "query_gradient", "key_gradients")),
     *(("input", name) for name in ("runs", "unroll", "to_base_two")),
@@ -22,7 +22,7 @@ SIZES |= {"scale": "fp32"}
 FLOAT32 = {"weight", "logit", "decay", "lse", "l_gradient", "w_gradient", "logit_gradient", "decay_gradient"}
 
 
-def compiled(family, name, width, dtype, decay, capability=90, roomy=False, **ones):
+def compiled(family, name, width, dtype, decay, capability=90, hopper=False, **ones):
     """PTX of a kernel, and its shared memory in bytes; sizes of 1 are constants, as in a launch."""
     triton = pytest.importorskip("triton", reason="Triton is not available for this platform")
     from triton.backends.compiler import GPUTarget
@@ -34,8 +34,8 @@ def compiled(family, name, width, dtype, decay, capability=90, roomy=False, **on
     modules = [importlib.import_module(f"nystream.ops.triton.{file}") for file in files]
     (kernel,) = (getattr(module, name) for module in modules if hasattr(module, name))
     tiles = {
-        "full": lambda: full.tile(name, width, roomy),
-        "landmarks": lambda: landmarks.tile(name, width, 16, roomy),
+        "full": lambda: full.tile(name, width, hopper),
+        "landmarks": lambda: landmarks.tile(name, width, 16),
     }
     options = tiles[family]().options() if family in tiles else {"num_warps": 8 if name == "to_base_two" else 4}
     padded = launch.padded(width)
@@ -75,8 +75,10 @@ def compiled(family, name, width, dtype, decay, capability=90, roomy=False, **on
 
 
 def check(family, name, width, dtype, decay, folder):
-    if width <= LARGE and family in ("full", "landmarks"):
-        assert compiled(family, name, width, dtype, decay, roomy=True)[1] <= SHARED[90]
+    if width <= LARGE and family == "full":
+        assert compiled(family, name, width, dtype, decay, hopper=True)[1] <= SHARED[90]
+        # One product of TensorFloat-32, as torch's settings may allow it, takes more shared memory than three.
+        assert compiled(family, name, width, dtype, decay, hopper=True, PRECISION="tf32")[1] <= SHARED[90]
     ptx, shared = compiled(family, name, width, dtype, decay)
     assert shared <= SHARED[90]
     file = folder / "kernel.ptx"
@@ -115,7 +117,7 @@ def test_compiles_at_all_widths(family, name, width, tmp_path, monkeypatch):
 
 def assembled(file):
     """What ptxas, which comes with Triton, says about a file of PTX."""
-    from triton import knobs
+    from triton.backends.nvidia.compiler import get_ptxas
 
-    command = [knobs.nvidia.ptxas.path, "-v", "-arch=sm_90a", str(file), "-o", "/dev/null"]
+    command = [get_ptxas(90).path, "-v", "-arch=sm_90a", str(file), "-o", "/dev/null"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr

@@ -54,7 +54,7 @@ def run(attn: ns.MultiheadAttention, piece: Piece, slope: Tensor):
 
 
 def check(attn: ns.MultiheadAttention, piece: Piece, tolerance: float = 1e-5) -> None:
-    """The kernels give the state of torch, and outputs and gradients that are as close to float64 as those of torch."""
+    """The kernels give the state of torch up to rounding, and outputs and gradients as close to float64 as torch's."""
     slope = torch.randn_like(piece.x)
     y, state, gradients = run(attn, piece, slope)
     with fused.kernels("never"):
@@ -68,4 +68,5 @@ def check(attn: ns.MultiheadAttention, piece: Piece, tolerance: float = 1e-5) ->
         error, usual = ((x - expected).norm() / size for x in (ours, theirs))
         assert error <= tolerance + 3 * usual, f"{name}: {error:.1e}, and {usual:.1e} in torch"
     for name, ours, theirs in zip(state._fields, state, torch_state, strict=True):
-        assert torch.equal(ours, theirs), name
+        # Logits of landmarks are another product of the same numbers, so their last digits may differ.
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")

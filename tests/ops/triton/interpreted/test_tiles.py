@@ -15,12 +15,12 @@ TILES = {full: full.tile, landmarks: landmarks.tile}  # before a fixture replace
 
 
 @pytest.mark.parametrize("decay", [False, True])
-@pytest.mark.parametrize("roomy", [False, True])
+@pytest.mark.parametrize("hopper", [False, True])
 @pytest.mark.parametrize("variant", ["co-fixed-single", "co-full-single"])
-def test_tiles(variant, roomy, decay, monkeypatch):
+def test_tiles(variant, hopper, decay, monkeypatch):
     for module, tile in TILES.items():
         monkeypatch.setattr(module, "tile", tile)
-    monkeypatch.setattr(launch, "roomy", lambda x: roomy)
+    monkeypatch.setattr(launch, "is_hopper", lambda x: hopper)
     options = {"landmarks": 5, "pinv": "ridge"} if variant == "co-fixed-single" else {}
     torch.manual_seed(0)
     attn = compare.build(ns.AttentionConfig(variant, 24, 2, 150, decay=decay, **options))

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
 import nystream as ns
 from nystream.ops import fused
-from nystream.ops.triton import launch
+from nystream.ops.triton import launch, prepare
 from nystream.testing import relative_error
 
 compare = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("compare.py"))))
@@ -185,6 +185,16 @@ def test_a_large_logit_costs_no_digits_elsewhere(variant, size):
         expected, _, exact = compare.run(compare.in_float64(attn), tokens, slope)
     assert relative_error(y[:, 40:], expected[:, 40:]) < 1e-5
     assert relative_error(gradients["x"][:, 40:], exact["x"][:, 40:]) < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # NumPy's, about what is tested
+def test_the_largest_logits_stay_finite():
+    logit = torch.randn(1, 80, 2, 3)
+    logit[0, 7] = 3e38
+    ring = torch.full((1, 4, 2, 3), -3e38)
+    bad = torch.zeros(1, dtype=torch.int32)
+    assert prepare.logarithms(ring, logit, None, bad).max() < torch.inf
+    assert not bad
 
 
 @pytest.mark.parametrize("part", [slice(None, None, 2), slice(1, 2)])
