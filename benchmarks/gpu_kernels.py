@@ -1,4 +1,4 @@
-"""What a step on a GPU moves, and what its kernel is made of: `python benchmarks/gpu_kernels.py`, which needs no GPU.
+"""What a step on a GPU moves, and the resources of its kernel: `python benchmarks/gpu_kernels.py`, without a GPU.
 
 The bytes follow from the cut of the window; the kernel is compiled for an H200 (sm_90) by Triton and ptxas. Draws
 docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has measured, if it has been run.

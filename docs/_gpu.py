@@ -10,7 +10,7 @@ MEMORY = 141e9  # bytes of an H200, by its data sheet
 EAGER = {
     "matmul": "with two matrix products and a softmax",
     "padded sdpa": "with `scaled_dot_product_attention` (SDPA) and heads padded to 16 dimensions",
-    "sdpa": "with SDPA alone",
+    "sdpa": "with SDPA and the model's heads of 12 dimensions, for which it has no fast kernel",
 }
 
 
@@ -36,7 +36,7 @@ def gpu_bytes() -> str:
         "state of a stream",
         "states in 141 GB",
         "moved by a step",
-        "a stream and head take",
+        "computed by",
         "registers",
         "spilled",
     ]
@@ -78,12 +78,12 @@ def gpu() -> str:
     checks = record["checks"].values()
     return (
         f"Measured on an {record['device']} with a copy bandwidth of {copied / 1e6:.2f} TB/s in the same run, torch "
-        f"{record['hardware']['torch']}, Triton {record['triton']} (`{record['command']}`, which first checked "
-        f"{len(checks)} cases against float64). The first two kernels of a step of attention with fixed landmarks, the "
-        f"plan and the step itself, at mixed phases; projections, logits and landmark weights are given. For the last "
-        f"column, all streams have the same age, and the time of a phase is the median of 5 calls:\n\n"
-        + table(head, rows)
-        + "".join(f"\n\n{line}" for line in _models(record))
+        f"{record['hardware']['torch']}, Triton {record['triton']}, at {record['commit']} (`{record['command']}`, "
+        f"after {len(checks)} checks of correctness). The plan and the step, two kernels of attention with fixed "
+        f"landmarks, for streams at mixed phases; projections, logits and weights of landmarks are given. In the "
+        f"last column, all streams have the same age, and the time of each phase is the median of 5 calls. Other "
+        f"variants have not been "
+        f"timed:\n\n" + table(head, rows) + "".join(f"\n\n{line}" for line in _models(record))
     )
 
 
@@ -114,11 +114,17 @@ def gpu_steps() -> str:
         )
     head = ["variant", "what", "time, torch", "kernels", "faster", "memory, torch", "kernels", "smaller"]
     worst = max(check["errors"]["kernels"]["gradients"] for check in record["checks"])
+    sizes = record["pieces"][0]
+    gradients = (
+        3 * 4 * sizes["tokens"] * sizes["d"]
+    )  # bytes of those of queries, keys and values, or of as many numbers
     return (
         f"Forward and backward on an {record['device']}, torch {record['hardware']['torch']}, Triton "
-        f"{record['triton']} (`{record['command']}`): median times, and the most memory allocated on top of the "
-        f'inputs, of the kernels and of the same `steps` in torch, `fused.kernels("never")`. Attention and layer: one '
-        f"stream of 16,384 tokens, n = 512, d = 512, 8 heads, m = 16, float32. "
+        f"{record['triton']}, at {record['commit']} (`{record['command']}`): median times, and the most memory "
+        f"allocated on top of what was there before, of the kernels and of the same `steps` in torch, "
+        f'`fused.kernels("never")`. Attention and layer: one stream of {sizes["tokens"]:,} tokens, n = {sizes["n"]}, '
+        f"d = {sizes['d']}, {sizes['heads']} heads, m = {sizes['m']}, float32. For attention without decay, the "
+        f"gradients of the inputs alone take {gradients / 1e6:.0f} MB. "
         f"Update: the deep model of THUMOS14, n = 256, d = 1024, pieces of 256 tokens, autocast to bfloat16. In "
         f"{len(record['checks'])} checks against float64, the largest relative error of a gradient was "
         f"{worst:.0e}:\n\n{table(head, rows)}\n\n{_short(record)}"
@@ -137,10 +143,9 @@ def _short(record: dict[str, Any]) -> str:
             f"{kernels[0]:.1f} to {kernels[-1]:.1f} ms for `{variant}` ({torch[0]:.1f} to {torch[-1]:.1f} ms in torch)"
         )
     return (
-        f"Short pieces are limited by the host, which launches kernels more slowly than the device runs them: forward "
-        f"and backward, the attention of one piece of {lengths[0]} to {lengths[-1]:,} tokens (n = 120, d = 192) took "
-        f"{' and '.join(times)}, with no trend in the length. A single piece of 16,384 tokens takes hardly longer, so "
-        f"the host may limit it, too."
+        f"The times of short pieces hardly depend on the length, so the host, which launches the kernels, probably "
+        f"limits them: forward and backward, the attention of one piece of {lengths[0]} to {lengths[-1]:,} tokens "
+        f"(n = {rows[0]['n']}, d = {rows[0]['d']}) took {' and '.join(times)}."
     )
 
 
@@ -153,14 +158,15 @@ def _models(record: dict[str, Any]) -> list[str]:
         ratios = (f"×{row['milliseconds'] / ours['milliseconds']:.1f} {EAGER[name]}" for name, row in eager.items())
         lines.append(
             f"The whole model of GTZAN with one block, {ours['streams']:,} streams, {ours['dtype']}: "
-            f"{ours['milliseconds']:.2f} ms for `push_many`, {ours['graph_milliseconds']:.2f} ms of it on the device, "
-            f"{ours['steps_per_second'] / 1e6:.0f} million steps per second. The same model with full attention in "
-            f"eager torch, whose rings of keys and values are overwritten in place, takes longer: {', '.join(ratios)}, "
-            f"whose fast kernels need heads of a multiple of eight dimensions; those of this model have 12. Times of "
-            f"eager torch are those of the device; the time of `push_many` includes the host."
+            f"{ours['milliseconds']:.2f} ms for `push_many`, of which {ours['graph_milliseconds']:.2f} ms on the "
+            f"device; {ours['steps_per_second'] / 1e6:.0f} million steps per second. The same model with full "
+            f"attention in eager torch, whose rings of keys and values are overwritten in place, takes longer: "
+            f"{', '.join(ratios)}. Times of eager torch are those of the device; the time of `push_many` includes "
+            f"the host."
         )
     lines += [
-        f"{row['streams']:,} streams take {row['gigabytes']:.0f} GB and {row['milliseconds']:.1f} ms per step."
+        f"{row['streams']:,} streams of this model take {row['gigabytes']:.0f} GB of GPU memory, and a step of all of "
+        f"them takes {row['milliseconds']:.1f} ms."
         for row in record["crowd"].values()
     ]
     return lines

@@ -51,7 +51,7 @@ def measured() -> str:
             f"m = {window['m']}).\n- The slowest phase of its window takes ×{spread:.2f} the median one.\n"
             f"- The speed-up of `steps` over 4,096 tokens, compared with a loop over `step(inplace=True)`:",
             table(["variant", "n/d/heads/m", f"{cores} threads", "1 thread"], rows),
-            f"The contract suite also passes on an {device['device']} (`{device['command']}`).",
+            f"The contract suite also passes on an {device['device']}, in float64 (`{device['command']}`).",
         ]
     )
 

@@ -1,13 +1,14 @@
 """When `steps` is computed by the fused kernels of `ops.triton`.
 
 `co-fixed-single`, `co-full-single` and the warm-up of `co-cont-single` have kernels. They are used for pieces of at
-least 64 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton 3.6 and a C compiler are installed
-(PyTorch brings Triton along on Linux), in float32 and bfloat16, for heads up to 128 wide and up to 32 fixed landmarks.
-Everything else runs in torch: other variants and devices, float64, shorter pieces, and graphs that are traced,
-transformed or captured. Both ways give the same outputs and state up to rounding. `kernels` turns them off.
+least 16 tokens on NVIDIA GPUs of compute capability 8.0 or higher, if Triton 3.6 or newer (PyTorch 2.10 or newer for
+CUDA comes with it), a C compiler and the header files of Python are installed, in float32 and bfloat16, for heads up to
+128 wide and up to 32 fixed landmarks. Everything else runs in torch: other variants and devices, float64, shorter
+pieces, and graphs that are traced, transformed or captured. Both ways give the same outputs and state up to rounding.
+`kernels` turns them off.
 
 The kernels keep no array that is larger than their inputs: the backward pass computes weights again instead. They have
-no second derivatives, and compute one gradient at a time.
+neither second derivatives nor batched gradients (`is_grads_batched`, `vmap`).
 
 Example:
     >>> from nystream.ops import fused
@@ -37,7 +38,7 @@ from nystream.ops.tracing import tracing
 
 Mode = Literal["auto", "always", "never"]
 
-SHORTEST = 64  # tokens of a piece
+SHORTEST = 16  # tokens of a piece; benchmarks/gpu_steps.py has timed no shorter ones
 WIDEST = 128  # numbers of a head
 MOST = 32  # landmarks
 LARGEST = 2**31  # numbers of the logits of a head, whose places are int32
@@ -53,13 +54,13 @@ def kernels(mode: Mode) -> Iterator[None]:
     """Choose how `steps` is computed inside the `with` block.
 
     Args:
-        mode: "auto", the default, uses the fused kernels for pieces of at least 64 tokens wherever they can be used,
+        mode: "auto", the default, uses the fused kernels for pieces of at least 16 tokens wherever they can be used,
             "never" uses torch, and "always" uses them for pieces of any length, and raises an error where they cannot
-            be used. Graphs that are traced or captured have torch's operators in every mode.
+            be used. While a graph is traced or captured, torch's operators are used in every mode.
 
-    The mode applies to all threads of the process. What is computed again in a backward pass, as by
-    `torch.utils.checkpoint`, uses the mode that is set then: use `kernels` inside the function that is computed again,
-    or around the backward pass, too.
+    The mode applies to all threads of the process. With `torch.utils.checkpoint`, the forward pass is computed again
+    during the backward pass, in the mode that is set then: use `kernels` inside the function that is computed again, or
+    around the backward pass, too.
     """
     global _mode
     if mode not in get_args(Mode):

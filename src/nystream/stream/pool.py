@@ -32,8 +32,8 @@ class StreamPool:
             keeps its own copy: training or changing the original later has no effect on the pool.
         capacity: Number of streams to make room for at first; a full pool doubles its capacity.
         backend: "numba" (compiled, for the CPU), "triton" (compiled, for a model on an NVIDIA GPU), "torch" (any model,
-            any device), or "auto": for a model on the CPU numba, for one on a GPU triton if version 3.6 or newer and
-            a C compiler are installed, and torch for a model that their kernels cannot run.
+            any device), or "auto": numba for a model on the CPU; triton for one on an NVIDIA GPU, if Triton 3.6 or
+            newer, a C compiler and the header files of Python are installed; torch otherwise.
         weights: How the numba backend stores the weights of dense layers. "float32", the default, keeps those of the
             model. "bfloat16" is up to twice as fast for one stream, and outputs change by less than 1 % of the
             largest. "int8" rounds the inputs of layers to 8 bits, too: it is about two to three times as fast, and
@@ -147,8 +147,8 @@ class StreamPool:
 
         Returns:
             [S, output_dim] or [S, r, output_dim], in the order of `sids`: a new array, or, with the triton backend and
-            a tensor `X` on a GPU, a new tensor there, in the model's dtype. Such a call copies no tokens through the
-            host, but waits for the device, to learn whether the tokens were finite.
+            a tensor `X` on the GPU of the model, a new tensor there, in the model's dtype. Such a call copies no
+            tokens through the host, but waits for the device, to learn whether the tokens were finite.
         """
         ids = inputs.stream_ids(sids)
         if self.backend == "triton" and isinstance(X, torch.Tensor) and X.is_cuda:

@@ -2,7 +2,7 @@
 
 torch   `model.step` on one batched state: every variant, stack, dtype and device. Other backends are tested against it.
 numba   a compiled step of the whole model on the CPU, for models whose blocks all return their newest rows.
-triton  the same models on a GPU: kernels for the attention, torch for everything else, in one graph per step.
+triton  the same models on a GPU: kernels, and torch for matrix products, in one graph per step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """The step of a whole model on a GPU, for many streams at once: `nystream.stream.backends.triton`.
 
-Attention runs in Triton kernels (`kernels`), everything else in torch. The states of all streams stay on the device.
+Attention, norms and sums run in Triton kernels (`kernels`), the matrix products of the layers in torch. The states of
+all streams stay on the device.
 """

@@ -41,7 +41,7 @@ class Attention(ABC):
 
     @abstractmethod
     def plan(self, call: Call, *, advance: bool) -> Plan:
-        """The plan of a step; with `advance`, its tokens are counted."""
+        """The plan of a step; with `advance`, the time of the streams is advanced."""
 
     @abstractmethod
     def step(self, x: Tensor, call: Call, plan: Callable[[], Plan]) -> Tensor:

@@ -1,4 +1,4 @@
-"""CUDA graphs of a step, one for every power of two of rows, so that a step of many small launches costs one.
+"""CUDA graphs of a step, one for every power of two of rows, so that a step of many small launches costs one launch.
 
 A graph is captured when a batch first needs it. Before that, the step runs once on rows that are all skipped: it
 compiles the kernels and initializes the libraries of torch, and changes no stream.
@@ -33,14 +33,14 @@ class Graph:
     x: Tensor
     y: Tensor
     accepted: Tensor
-    known: Array | None = None  # what `slots` has, once a step with it has come to its end
+    known: Array | None = None  # the slots of the last completed step
 
     def load(self, slots: Array, x: Tensor) -> None:
         """Copy what the step reads; slots only if they are not those of the last step."""
         rows = len(slots)
         if slots is not self.known:
             self.known = None
-            # It is not waited for: nobody writes to the array, and `known` or the step keep it until it is copied.
+            # Asynchronous: the array is never written to, and is kept until the copy is done.
             self.slots[:rows].copy_(torch.from_numpy(slots), non_blocking=True)
             if rows < len(self.slots):
                 self.slots[rows:] = -1
@@ -58,7 +58,7 @@ class Graphs:
         # All graphs are captured on one stream, from one pool of memory, so that they use the same memory.
         self._side = torch.cuda.Stream(streams.device) if self._on_gpu else None
         self._memory: Any = None
-        # Of the last step, on the host, where a copy to pinned memory is not waited for.
+        # The flag of the last step, in pinned memory, to which copies are asynchronous.
         self._accepted = torch.empty((), dtype=torch.bool, device="cpu", pin_memory=self._on_gpu)
         self._done = torch.cuda.Event() if self._on_gpu else None  # with the last step
 

@@ -1,4 +1,4 @@
-"""Attention through landmarks: what fixed and continual ones have in common, and the former."""
+"""Attention through landmarks: what both kinds share, and attention through fixed landmarks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """How rows of numbers [rows, h, size], such as the values of a ring, are stored.
 
-A row is cut into strips of C columns. Where every pair of a stream and a head has a lane, lanes that are next to each
-other read what is next to each other, so heads come next to each other within a strip: [rows, strips, h, C]. Where a
-pair has a warp, what it reads at once is in one place: [blocks, h, block, strips C], with `block` rows, such as the
-edges of a window or the means of a partial.
+A row is cut into strips of C columns. Where every pair of a stream and a head has a lane, adjacent lanes read adjacent
+numbers, so heads are adjacent within a strip: [rows, strips, h, C]. Where a pair has a warp, what it reads at once is
+in one place: [blocks, h, block, strips C], with `block` rows, such as the edges of a window or the means of a partial.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One step of a whole model: attention in kernels, everything else by the model's own layers."""
+"""One step of a whole model: attention, norms and sums in kernels, the rest by the model's own layers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Streams:
         tokens, path = x, None
         if model.config.linear is not None:
             slots = call.slots.clamp(min=0)
-            time = call.time[slots]  # now, because the plans of the encoder count the tokens
+            time = call.time[slots]  # now, because the plans of the encoder advance it
             recent = tokens[:, :0] if self.recent is None else self.recent[slots]
             path = self._path.step(tokens, Recent(recent, time))
         x = model.input_proj(tokens)
@@ -158,7 +158,8 @@ class Streams:
     def _attends(self, call: Call) -> Iterator[Any]:
         """For every attention, a function from its inputs [rows, r, E] to its outputs.
 
-        A plan is made when an attention needs it, just before the kernel that reads it. The last one counts the tokens.
+        A plan is made when an attention needs it, just before the kernel that reads it. The last one advances
+        the time of the streams.
         """
         last: Any = list(dict.fromkeys(attention.plan_key for attention in self.attentions))[-1]
         plans: dict[Any, Plan] = {}

@@ -40,7 +40,7 @@ def plan(
 
     Rows of slot −1 are skipped, and all rows if `refused` is not 0. `entering` lists the rows that begin a block and
     `due` those that complete a landmark; `counts` has the length of both, and must be 0 before. `completes` [n / r]
-    says in which groups of a window landmarks are completed. With ADVANCE, the tokens are counted in `time`.
+    says in which groups of a window landmarks are completed. With ADVANCE, the `time` of the streams is advanced.
     """
     if EARLY:
         gdc_launch_dependents()  # the step may be launched, and waits for the end of this kernel

@@ -66,10 +66,10 @@ def step(
 ):
     """Write out [rows, r, H, D] = softmax(query) Γ† Δ_φ V, and the new tokens into the rings.
 
-    logit and query, rows of m columns per head, are the scaled products of the new keys and queries with the
-    landmarks, `value` is [rows, r, H, D]. gamma_pinv is m rows of m columns for each stream; if it is None, `query` is
-    softmax(query) Γ† already. Programs below `renewers` take pairs of the rows in `entering`, any number of them, the
-    others one group of P pairs each. `rate` is None if logits do not fall with the age of their tokens.
+    logit and query, rows of m columns per head, are the scaled products of the new keys and queries with the landmarks,
+    `value` is [rows, r, H, D]. gamma_pinv is m rows of m columns for each stream; if it is None, `query` is
+    softmax(query) Γ† already. Programs below `renewers` loop over the pairs of the rows in `entering`; each of the
+    others computes one group of P pairs. `rate` is None if logits do not fall with the age of their tokens.
     """
     if EARLY:
         gdc_wait()  # for the end of the kernel before this one
