@@ -95,7 +95,9 @@ def draw(rows: list[dict[str, Any]], bandwidth: float, times: list[dict[str, Any
         intensities = [0.3, PEAK_FLOPS / bandwidth, 100.0]
         axes.loglog(intensities, [min(x * bandwidth, PEAK_FLOPS) / 1e12 for x in intensities], color=plotting.GREY)
         axes.text(4.0, 19.5, f"copy: {bandwidth / 1e12:.2f} TB/s", rotation=37, ha="center", color=plotting.GREY)
-        axes.text(90, PEAK_FLOPS / 1e12 * 0.72, "float32: 67 TFLOP/s", ha="right", color=plotting.GREY)
+        axes.text(
+            90, PEAK_FLOPS / 1e12 * 0.72, f"float32: {PEAK_FLOPS / 1e12:.0f} TFLOP/s", ha="right", color=plotting.GREY
+        )
         for time in times:
             of, streams = (time["n/d/heads/m"], time["ring_dtype"]), time["streams"]
             row, wide = known[of], time["ring_dtype"] == "float32"
@@ -107,7 +109,7 @@ def draw(rows: list[dict[str, Any]], bandwidth: float, times: list[dict[str, Any
             )  # fmt: skip
         axes.set(xlabel="floating-point operations per byte", ylabel="TFLOP/s", xlim=(0.3, 100), ylim=(1, 120))
         if times:
-            axes.legend(loc="lower right")
+            axes.legend(title="n/d/heads/m, streams, rings", loc="lower right")
         path = FIGURES / "roofline.png"
         figure.savefig(path, dpi=160)
     return path

@@ -82,8 +82,7 @@ def gpu() -> str:
         f"after {len(checks)} checks of correctness). The plan and the step, two kernels of attention with fixed "
         f"landmarks, for streams at mixed phases; projections, logits and weights of landmarks are given. In the "
         f"last column, all streams have the same age, and the time of each phase is the median of 5 calls. Other "
-        f"variants have not been "
-        f"timed:\n\n" + table(head, rows) + "".join(f"\n\n{line}" for line in _models(record))
+        f"variants have not been timed:\n\n" + table(head, rows) + "".join(f"\n\n{line}" for line in _models(record))
     )
 
 

@@ -14,8 +14,9 @@ SIZES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16))
 SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "_gpu_compile.py"
 MAX_SHARED = 99 * 1024  # bytes of a program, on GPUs with little
 # Bytes of a lane. Renewals spill a few, because with more registers fewer programs share a multiprocessor: an H200 is
-# slower without (`LIMITS` in stream/gpu/tiles.py).
-MAX_SPILLED = {"step": 96}
+# slower without (`LIMITS` in stream/gpu/tiles.py). At most 64 with Triton 3.6, and 116 with 3.7; thousands if the lanes
+# of a warp do not go along the pairs, which depends on the version, too.
+MAX_SPILLED = {"step": 128}
 
 
 @pytest.mark.parametrize("ring_dtype", ["bfloat16", "float32"])

@@ -32,7 +32,7 @@ PRODUCT_COLUMNS = 64  # of one product: with more, a chunk of values takes too m
 
 
 class Limits(NamedTuple):
-    """What was fastest on an H200, by the kind of tile and the dtype of the ring; benchmarks/gpu.py measures it."""
+    """What was chosen on an H200, by the kind of tile and the dtype of the ring; benchmarks/gpu.py times the steps."""
 
     chunk: int  # tokens that are summed at a time
     registers: int  # the most of a lane: enough programs must run at a time to wait for memory

