@@ -83,7 +83,8 @@ class StreamPool:
         self._snapshots = Snapshots(self._model)
         self._capacity = capacity
         cfg = model.config
-        self._model_dtype = next(model.parameters()).dtype
+        weight = next(self._model.parameters())
+        self._model_dtype, self._model_device = weight.dtype, weight.device
         # numpy has no bfloat16: such models take and return float32.
         numpy_dtype = torch.float32 if self._model_dtype == torch.bfloat16 else self._model_dtype
         self._dtype: np.dtype[Any] = torch.empty(0, dtype=numpy_dtype, device="cpu").numpy().dtype
@@ -303,7 +304,7 @@ class StreamPool:
         """`push_many` for a tensor on a GPU, with the triton backend."""
         if X.dtype == torch.bool or X.is_complex():
             raise TypeError(f"X has dtype {X.dtype}, but must be real numbers")
-        device = next(self._model.parameters()).device
+        device = self._model_device
         if X.device != device:
             raise ValueError(f"X is on {X.device}, but the model of the pool is on {device}: use X.to({str(device)!r})")
         self._tokens.check(X, len(ids))
