@@ -114,9 +114,7 @@ def gpu_steps() -> str:
     head = ["variant", "what", "time, torch", "kernels", "faster", "memory, torch", "kernels", "smaller"]
     worst = max(check["errors"]["kernels"]["gradients"] for check in record["checks"])
     sizes = record["pieces"][0]
-    gradients = (
-        3 * 4 * sizes["tokens"] * sizes["d"]
-    )  # bytes of those of queries, keys and values, or of as many numbers
+    gradients = 3 * 4 * sizes["tokens"] * sizes["d"]  # bytes of those of q, k and v
     return (
         f"Forward and backward on an {record['device']}, torch {record['hardware']['torch']}, Triton "
         f"{record['triton']}, at {record['commit']} (`{record['command']}`): median times, and the most memory "

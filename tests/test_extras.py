@@ -37,7 +37,7 @@ def test_what_triton_needs_to_compile(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "cc")
     assert find() is None
     monkeypatch.setenv("CC", "no-such-compiler")  # Triton tries no other
-    assert "the environment variable CC names, 'no-such-compiler', is not there" in find()
+    assert "the environment variable CC names 'no-such-compiler', which is not found: unset it" in find()
     monkeypatch.delenv("CC")
     monkeypatch.setattr(extras.shutil, "which", lambda name: None)
     assert "a C compiler, which is not installed: install gcc" in find()

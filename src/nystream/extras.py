@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import sysconfig
 import warnings
 from functools import cache
@@ -80,6 +81,8 @@ def missing(what: str, package: str, instead: str = "") -> ModuleNotFoundError:
 def without_triton() -> str | None:
     """The reason why kernels of Triton cannot be used here, or None if they can."""
     if find_spec("triton") is None:
+        if sys.platform != "linux":
+            return "There is no Triton for this platform"
         return "Triton is not installed: pip install 'nystream[gpu]'"
     version = _triton_version()
     numbers = re.match(r"(\d+)\.(\d+)", version)
@@ -98,7 +101,7 @@ def without_compiler() -> str | None:
     chosen = os.environ.get("CC")
     if chosen is not None and shutil.which(chosen) is None:
         return (
-            f"Triton needs a C compiler, and the one that the environment variable CC names, {chosen!r}, is not there"
+            f"Triton needs a C compiler, but the environment variable CC names {chosen!r}, which is not found: unset it"
         )
     if chosen is None and not (shutil.which("gcc") or shutil.which("clang")):
         return "Triton needs a C compiler, which is not installed: install gcc"
@@ -111,9 +114,9 @@ def without_compiler() -> str | None:
 
 @cache
 def warn_if_slower(what: str, lacking: str | None) -> None:
-    """Warn, once per process, that something is slower because of what is lacking, if anything is."""
-    if lacking is not None:
-        warnings.warn(f"{what}, which is slower. {lacking}", stacklevel=2)
+    """Warn, once per process, that something is slower because of what is lacking, if it can be installed."""
+    if lacking is not None and sys.platform == "linux":
+        warnings.warn(f"{what}, which is slower. {lacking}", stacklevel=1)
 
 
 @cache

@@ -292,3 +292,19 @@ def test_a_captured_graph_reads_the_cache(pinv, monkeypatch):
     assert torch.equal(attn.step(x, state)[0], expected)
     with pytest.raises(RuntimeError, match="has no landmarks yet"):
         unset.step(x, state)
+    attn.q_tilde.data += 1
+    assert attn.step(x, state)[0].isnan().all()  # rather than outputs of two kinds of landmarks
+
+
+def test_a_captured_graph_of_many_models(monkeypatch):
+    models = [ns.MultiheadAttention(CONFIG).requires_grad_(False) for _ in range(2)]
+    for seed, model in enumerate(models):
+        model.set_landmarks(*landmarks(seed))
+    expected = [model(TOKENS[:, :12]) for model in models]
+    weights, buffers = torch.func.stack_module_state(models)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    y = torch.func.vmap(lambda leaves: torch.func.functional_call(models[0], leaves, (TOKENS[:, :12],)))(
+        weights | buffers
+    )
+    torch.testing.assert_close(y, torch.stack(expected), rtol=1e-4, atol=1e-5)

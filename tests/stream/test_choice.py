@@ -16,6 +16,8 @@ from nystream.stream.gpu import support
 @pytest.fixture
 def capability(monkeypatch):
     """Of the GPU, which can be set."""
+    if importlib.util.find_spec("triton"):  # now, because Triton decides at the import that it interprets kernels
+        importlib.import_module("nystream.stream.backends.triton")
     found = {"capability": (9, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: found["capability"])
     room = SimpleNamespace(shared_memory_per_block_optin=232_448)
@@ -131,6 +133,16 @@ def test_a_model_on_the_cpu_is_not_for_triton(interpreted, build, monkeypatch):
 def test_weights_of_the_cpu_backend_are_refused(backend, on_gpu):
     with pytest.raises(ValueError, match=r"weights='int8' needs backend='numba', on the CPU; .* use weights='float32'"):
         choose(on_gpu(), backend, weights="int8")
+
+
+def test_auto_is_torch_with_an_old_torch(on_gpu, monkeypatch):
+    """Which does not say how much shared memory there is, and comes with an old Triton."""
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace())
+    monkeypatch.setattr(extras, "find_spec", lambda name: object())
+    monkeypatch.setattr(extras, "_triton_version", lambda: "3.1.0")
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match=r"Triton 3\.1\.0 is installed, but the kernels need at least 3\.6"):
+        assert name_of(choose(on_gpu(), "auto")) == "torch"
 
 
 @needs_triton

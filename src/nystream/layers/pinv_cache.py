@@ -14,7 +14,7 @@ buffers of a model, for example to average them, cannot change it.
 A traced graph cannot branch on values. `torch.export`, `torch.jit.trace` and `torch.func` transforms compute Γ† in the
 graph. `torch.compile` compares inside the graph. On the CPU, the graph recomputes Γ† if the landmarks differ. On other
 devices a branch would have to synchronize, so the outputs are NaN until a call outside the graph has updated the cache.
-A captured CUDA graph reads fixed addresses and must be captured again when the landmarks change.
+So they are of a captured CUDA graph; it reads fixed addresses, and must be captured again after that call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from nystream.config import AttentionConfig
 from nystream.ops.attention.common import Fixed, gamma_pinv
-from nystream.ops.tracing import capturing
+from nystream.ops.tracing import capturing, transforming
 
 
 class PinvCache(NamedTuple):
@@ -85,14 +85,12 @@ def known_unset(cache: PinvCache | None, q_tilde: Tensor, k_tilde: Tensor) -> bo
 def in_graph(cache: PinvCache | None, q_tilde: Tensor, k_tilde: Tensor, cfg: AttentionConfig) -> Fixed:
     """Return the landmarks and their Γ† while a graph is traced."""
     compiled = torch.compiler.is_dynamo_compiling()  # False while torch.export or torch.func trace
-    captured = not compiled and capturing()
+    captured = not compiled and not transforming() and capturing()
     cached_here = cache is not None and not learned(q_tilde, k_tilde) and _comparable(cache, q_tilde, k_tilde, cfg)
     if cache is None or not cached_here or not (compiled or captured):
         return Fixed(q_tilde, k_tilde, gamma_pinv(q_tilde, k_tilde, cfg))
-    if captured:  # the warm-up before the capture has compared, for which a capture would have to wait
-        return Fixed(q_tilde, k_tilde, cache.gamma_pinv)
     same = (cache.landmarks == torch.stack([q_tilde, k_tilde])).all()
-    if q_tilde.device.type != "cpu":
+    if captured or q_tilde.device.type != "cpu":
         return Fixed(q_tilde, k_tilde, torch.where(same, cache.gamma_pinv, torch.nan))
 
     def recompute(q_tilde: Tensor, k_tilde: Tensor, _: Tensor) -> Tensor:

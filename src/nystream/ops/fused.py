@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Literal, get_args
 
@@ -47,6 +48,7 @@ CAPABILITY = (8, 0)  # the first with TensorFloat-32
 # Of the whole process, because backward passes run in threads of their own.
 _mode: Mode = "auto"
 _entered: dict[object, Mode] = {}  # oldest first; threads may leave in another order
+_changing = Lock()
 
 
 @contextmanager
@@ -66,12 +68,14 @@ def kernels(mode: Mode) -> Iterator[None]:
     if mode not in get_args(Mode):
         raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, get_args(Mode)))}")
     this = object()
-    _entered[this] = _mode = mode
+    with _changing:
+        _entered[this] = _mode = mode
     try:
         yield
     finally:
-        del _entered[this]
-        _mode = ["auto", *_entered.values()][-1]
+        with _changing:
+            del _entered[this]
+            _mode = ["auto", *_entered.values()][-1]
 
 
 def wanted(value: Tensor, length: int, cfg: AttentionConfig) -> bool:

@@ -178,11 +178,10 @@ class StreamPool:
     def reset(self, sid: int) -> None:
         """Restart a stream, keeping its id."""
         with self._lock:
-            slot = self._ids.slot(sid, broken=True)
             try:
-                self._backend.clear(slot)
+                self._backend.clear(self._ids.slot(sid, broken=True))
             except BaseException:
-                self._ids.set_aside({slot})
+                self._ids.set_aside(self._backend.spoiled)
                 raise
             self._ids.restart(int(sid))
 

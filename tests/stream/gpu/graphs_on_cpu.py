@@ -22,9 +22,6 @@ class Stream:
     def __init__(self, device=None):
         self.device = device
 
-    def wait_stream(self, other):
-        pass
-
 
 class Event:
     """Records the end of what was launched so far: all of it is done at once."""

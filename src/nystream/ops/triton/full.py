@@ -50,7 +50,7 @@ def tile(kernel: str, width: int, hopper: bool = False) -> Tile:
     """The tile of a kernel for heads of this width.
 
     The large ones were fastest on an H200, and are for GPUs like it, `launch.is_hopper`. The others are among the
-    largest that spill no registers there and have room on older GPUs.
+    largest that spill hardly any registers there and have room on older GPUs.
     """
     if hopper and width <= 64 and kernel in LARGE:
         return LARGE[kernel]

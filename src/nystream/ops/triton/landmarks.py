@@ -40,7 +40,7 @@ def attend(
 
 
 def tile(kernel: str, width: int, m: int) -> Tile:
-    """The tile of a kernel for m landmarks and heads of this width: with m up to 16, none spills registers on sm_90.
+    """The tile of a kernel for m landmarks and heads of this width: with m up to 16, hardly any spills on sm_90.
 
     Large tiles have wide edges, small ones sum the middle more often.
     """

@@ -58,6 +58,7 @@ class TritonBackend:
 
     def clear(self, slot: int) -> None:
         if self._used[slot]:
+            self.spoiled.add(slot)  # until all of it is cleared
             with self._changing(), room_for("the state of a new stream"):
                 self._streams.clear(slot)
             self._used[slot] = False

@@ -83,7 +83,9 @@ def _device(device: torch.device) -> str | None:
 
 def _inverses(device: torch.device, configs: tuple[AttentionConfig, ...]) -> str | None:
     """The reason why the kernels cannot compute Γ† on this GPU, or multiply by it, or None if they can."""
-    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin  # type: ignore[attr-defined]
+    room = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", None)
+    if room is None:
+        return None  # torch before 2.7, whose Triton is too old, as `lacking` says
     slow = torch.cuda.get_device_capability(device) not in WITH_FLOAT64
     for cfg in configs:
         if cfg.low_rank:
