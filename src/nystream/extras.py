@@ -82,7 +82,7 @@ def without_triton() -> str | None:
     """The reason why kernels of Triton cannot be used here, or None if they can."""
     if find_spec("triton") is None:
         if sys.platform != "linux":
-            return "There is no Triton for this platform"
+            return "There is no Triton for this platform: use Linux"
         return "Triton is not installed: pip install 'nystream[gpu]'"
     version = _triton_version()
     numbers = re.match(r"(\d+)\.(\d+)", version)

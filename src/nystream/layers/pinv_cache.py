@@ -14,7 +14,7 @@ buffers of a model, for example to average them, cannot change it.
 A traced graph cannot branch on values. `torch.export`, `torch.jit.trace` and `torch.func` transforms compute Γ† in the
 graph. `torch.compile` compares inside the graph. On the CPU, the graph recomputes Γ† if the landmarks differ. On other
 devices a branch would have to synchronize, so the outputs are NaN until a call outside the graph has updated the cache.
-So they are of a captured CUDA graph; it reads fixed addresses, and must be captured again after that call.
+The same holds for a captured CUDA graph, which reads fixed addresses and must be captured again after that call.
 """
 
 from __future__ import annotations

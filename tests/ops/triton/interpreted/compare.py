@@ -8,6 +8,10 @@ from torch import Tensor
 import nystream as ns
 from nystream.ops import fused
 
+# Leaves of a state that follow from logits of landmarks. Kernels and torch compute these as different products of the
+# same numbers, so their last digits may differ; all other leaves are equal.
+FROM_LOGITS = ("ring_logit", "part_max", "part_sum")
+
 
 class Piece(NamedTuple):
     """A piece of a stream, what comes before it, and what `steps` gets with it."""
@@ -68,5 +72,7 @@ def check(attn: ns.MultiheadAttention, piece: Piece, tolerance: float = 1e-5) ->
         error, usual = ((x - expected).norm() / size for x in (ours, theirs))
         assert error <= tolerance + 3 * usual, f"{name}: {error:.1e}, and {usual:.1e} in torch"
     for name, ours, theirs in zip(state._fields, state, torch_state, strict=True):
-        # Logits of landmarks are another product of the same numbers, so their last digits may differ.
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+        tolerance = 1e-5 if name in FROM_LOGITS else 0.0
+        torch.testing.assert_close(
+            ours, theirs, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
