@@ -1,36 +1,24 @@
 """What a step on a GPU moves, and the resources of its kernel: `python benchmarks/gpu_kernels.py`, without a GPU.
 
-The bytes follow from the cut of the window; the kernel is compiled for an H200 (sm_90) by Triton and ptxas. Draws
-docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has measured, if it has been run.
+The bytes follow from the cut of the window; the resources are those of results/ptx.json, in which every kernel is
+compiled for an H200. Draws docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has measured, if it has been run.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from _common import FIGURES, RESULTS, build, write_results
 
-from nystream import plotting, provenance
+from nystream import plotting
 from nystream.stream.gpu.landmarks import FixedAttention
 
 SHAPES = ((120, 192, 16, 4), (64, 1024, 8, 16), (512, 512, 8, 16), (100, 256, 8, 8))
 PEAK_BYTES, PEAK_FLOPS = 4.8e12, 67e12  # per second, of an H200 by its data sheet; float32 without tensor cores
-SCRIPT = Path(__file__).with_name("_gpu_compile.py")
 REGISTERS = 65_536  # of a multiprocessor
-
-
-def compiled(sizes: tuple[int, int, int, int], ring_dtype: str) -> dict[str, Any]:
-    """Resources of the kernel of a step."""
-    command = [sys.executable, str(SCRIPT), "co-fixed-single", *map(str, sizes), ring_dtype]
-    environment = os.environ | {"TRITON_INTERPRET": "0"}
-    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    return next(kernel for kernel in map(json.loads, said.splitlines()) if kernel["kernel"] == "step")
 
 
 def flops(attention: FixedAttention) -> float:
@@ -43,10 +31,13 @@ def flops(attention: FixedAttention) -> float:
     return 2 * d * sums
 
 
-def row(sizes: tuple[int, int, int, int], ring_dtype: str) -> dict[str, Any]:
+def row(sizes: tuple[int, int, int, int], ring_dtype: str, compiled: dict[str, Any]) -> dict[str, Any]:
     attention = FixedAttention(build("co-fixed-single", *sizes).requires_grad_(False), getattr(torch, ring_dtype))
     attention.allocate(1)
-    kernel, cut, size = compiled(sizes, ring_dtype), attention.cut, attention.tile
+    cut, size, (n, d, heads, m) = attention.cut, attention.tile, sizes
+    case = f"pool, {ring_dtype} rings: co-fixed-single n={n} d={d} heads={heads} m={m} newton"
+    kernels = (compiled["kernels"][digest] for digest in compiled["cases"][case].split())
+    (kernel,) = (kernel for kernel in kernels if kernel["kernel"] == "step")
     lane = -(-kernel["registers"] // 8) * 8  # they are allocated in eights
     return {
         "n/d/heads/m": "/".join(map(str, sizes)),
@@ -64,12 +55,12 @@ def row(sizes: tuple[int, int, int, int], ring_dtype: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    rows = []
+    rows, compiled = [], json.loads((RESULTS / "ptx.json").read_text())
     for sizes in SHAPES:
         for ring_dtype in ("bfloat16", "float32"):
-            rows.append(row(sizes, ring_dtype))
+            rows.append(row(sizes, ring_dtype, compiled))
             print(rows[-1], flush=True)
-    print(write_results("gpu_kernels", {"triton": provenance.installed("triton"), "rows": rows}))
+    print(write_results("gpu_kernels", {"triton": compiled["triton"], "rows": rows}))
     print(draw(rows, *measured()))
 
 

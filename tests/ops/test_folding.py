@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.func import functional_call, grad, grad_and_value, stack_module_state, vmap
 
 import nystream as ns
 from nystream import variants
 from nystream.ops.folding import fold
+from nystream.ops.precision import full_precision
 
 SINGLE = [v for v in ns.VARIANTS if variants.get(v).single and "decay" in variants.get(v).options]
 
@@ -90,3 +91,16 @@ def test_outputs_are_those_of_steps(variant):
     _, state = attention.steps(x, attention.init_state(2))
     expected, _ = attention.steps(x, state, lengths=lengths)
     torch.testing.assert_close(attention.outputs(x, state, lengths=lengths), expected, rtol=0, atol=0)
+
+
+def test_gradients_have_the_precision_of_the_outputs():
+    """Under autocast, as when models are trained together on a GPU: the function is computed again as it was before."""
+    weight, x = torch.randn(8, 8), torch.randn(3, 5, 8)
+
+    def loss(x):
+        with full_precision(x):
+            return fold(lambda rows: (rows @ weight).sin(), x).square().sum()
+
+    expected = vmap(grad(loss))(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(vmap(grad(loss))(x), expected, rtol=0, atol=0)

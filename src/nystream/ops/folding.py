@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from nystream.config import AttentionConfig
 from nystream.ops.attention.common import Fixed
+from nystream.ops.precision import full_precision
 from nystream.ops.timeline import Timeline
 from nystream.ops.tracing import transforming
 
@@ -91,10 +92,9 @@ class _Gradient(torch.autograd.Function):
             x.detach().requires_grad_() if x is not None and needed else x
             for x, needed in zip(tensors, wanted, strict=True)
         ]
-        with torch.enable_grad():
-            out = function(*leaves)
         inputs = [x for x, needed in zip(leaves, wanted, strict=True) if x is not None and needed]
-        return torch.autograd.grad(out, inputs, gradient, materialize_grads=True)
+        with torch.enable_grad(), full_precision(gradient):  # as the first time, even if backward runs under autocast
+            return torch.autograd.grad(function(*leaves), inputs, gradient, materialize_grads=True)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...

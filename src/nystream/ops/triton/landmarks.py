@@ -34,6 +34,7 @@ def attend(
     [B, H]. The rings [B, n, H, .] are at `time` [B], or oldest token first if that is None. `bad` becomes whether any
     token is not finite.
     """
+    weight, ring_logit, logit = weight.float(), ring_logit.float(), logit.float()  # so gradients are float32, too
     tensors = (weight, ring_logit, logit, ring_value, value, decay)
     out: Tensor = _Attend.apply(time, band, bad, *tensors)  # type: ignore[no-untyped-call]
     return out
