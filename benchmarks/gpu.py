@@ -73,7 +73,7 @@ def checks(quick: bool) -> dict[str, tuple[Callable[[], float], float]]:
 def items(part: str, quick: bool) -> Iterator[Item]:
     """What a part measures."""
     if part == "checks":
-        yield from ((what, partial(_checked, *case)) for what, case in checks(quick).items())
+        yield from ((what, partial(checked, *case)) for what, case in checks(quick).items())
         return
     from _gpu_times import attention_times, copy_bandwidth, crowd_times, eager_times, pool_times
 
@@ -94,7 +94,7 @@ def items(part: str, quick: bool) -> Iterator[Item]:
         yield "500,000 streams", partial(crowd_times, 500_000)
 
 
-def _checked(check: Callable[[], float], largest: float) -> dict[str, Any]:
+def checked(check: Callable[[], float], largest: float) -> dict[str, Any]:
     error = check()
     return {"error": error if error < 1e30 else None, "largest": largest, "right": error <= largest}
 

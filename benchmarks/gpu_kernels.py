@@ -1,7 +1,8 @@
 """What a step on a GPU moves, and the resources of its kernel: `python benchmarks/gpu_kernels.py`, without a GPU.
 
 The bytes follow from the cut of the window; the resources are those of results/ptx.json, in which every kernel is
-compiled for an H200. Draws docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has measured, if it has been run.
+compiled for an H200. Draws docs/img/roofline.png: what memory and arithmetic allow, and what `benchmarks/gpu.py` has
+measured, if it has been run.
 """
 
 from __future__ import annotations

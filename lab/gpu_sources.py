@@ -1,0 +1,62 @@
+"""A digest of the code that runs on a GPU: a record that holds it says whether its figures are older than the code."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+# The kernels, and what launches them: the mathematics of attention, and pools.
+GPU = ("nystream/ops/**/*.py", "nystream/stream/gpu/**/*.py", "nystream/stream/backends/triton.py")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def digest() -> str:
+    """Of the sources for a GPU and the modules that they import, without imports, docstrings and comments.
+
+    So files may move, and words may change.
+    """
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for pattern in GPU for path in SOURCE.glob(pattern)}
+    imported = {path for tree in trees.values() for path in _imports(tree)}
+    trees |= {path: ast.parse(path.read_text(encoding="utf-8")) for path in imported - set(trees)}
+    parts = sorted(hashlib.sha256(ast.dump(_Code().visit(tree)).encode()).hexdigest() for tree in trees.values())
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
+
+
+def age(record: Path) -> str:
+    """When a record was measured, and whether the code has changed since; "" if it is up to date."""
+    if not record.exists():
+        return f"there is no {record.name}: nothing of this code was run on a GPU"
+    content = json.loads(record.read_text(encoding="utf-8"))
+    if content.get("sources") == digest():
+        return ""
+    return f"{record.name} is of commit {content['commit'][:7]}: the code for GPUs has changed since"
+
+
+def _imports(tree: ast.Module) -> set[Path]:
+    """The modules of the package that a module imports; of packages, the file that is named."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    files = (SOURCE / f"{name.replace('.', '/')}.py" for name in names if name.startswith("nystream."))
+    return {file for file in files if file.exists()}
+
+
+class _Code(ast.NodeTransformer):
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+        super().generic_visit(node)
+        return node
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
