@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test quick test-deploy lint types unit docs browser demo bench docs-figures docs-screenshot clean
+.PHONY: help setup test quick test-deploy lint types unit docs gpu-record browser demo bench docs-figures docs-screenshot clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,7 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP) ## create .venv and install nystream and all its tools
 
 test: lint types unit docs ## lint, types, tests, documentation; all but test-deploy
+	@$(BIN)/python -m lab gpu-smoke --check || true
 
 quick: lint types $(STAMP) ## lint, types and the tests that matter most
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not slow and not deploy' $(QUICK)
@@ -57,6 +58,9 @@ unit: $(STAMP) ## pytest; JOBS=n sets the number of processes
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+gpu-record: $(STAMP) ## fail if the record of a GPU is older than the code; CONTRIBUTING says how to renew it
+	@$(BIN)/python -m lab gpu-smoke --check
+
 # The documentation carries the page as a demo if it was built before.
 browser: $(STAMP) ## build the page that runs a model in the browser, examples/browser/dist; needs Node.js
 	cd examples/browser && npm ci --no-audit --no-fund && $(CURDIR)/$(BIN)/python prepare.py && npm run build
@@ -78,4 +82,4 @@ docs-screenshot: $(STAMP) ## take the picture of the service's page; needs Chrom
 
 clean: ## remove caches and build products; .venv stays
 	rm -rf build dist demo site examples/browser/dist examples/browser/public .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests lab benchmarks examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

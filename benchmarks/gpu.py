@@ -182,13 +182,17 @@ def main() -> int:
             parser.error("--part needs --out")
         measure(options.part, options.quick, options.out)
         return 0
-    from _common import write_results
+    from _common import ROOT, write_results
 
     from nystream import provenance
+
+    sys.path.insert(0, str(ROOT))
+    from lab import gpu_sources
 
     figures: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "triton": provenance.installed("triton"),
+        "sources": gpu_sources.digest(),
         "failures": [],
     }
     for part in SECONDS:

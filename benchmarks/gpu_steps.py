@@ -301,7 +301,14 @@ def main() -> int:
         # `make bench` runs this on any machine: the record of a GPU must not be overwritten.
         print("no CUDA device here: nothing was checked, timed or written")
         return 0
-    figures: dict[str, Any] = {"device": torch.cuda.get_device_name(), "triton": provenance.installed("triton")}
+    sys.path.insert(0, str(OUT.parents[1]))
+    from lab import gpu_sources
+
+    figures: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "triton": provenance.installed("triton"),
+        "sources": gpu_sources.digest(),
+    }
     figures["checks"] = check()
     wrong = [row for row in figures["checks"] if not row["right"]]
     if wrong:

@@ -44,7 +44,7 @@ RECORD = ROOT / "results" / "gpu_smoke.json"
 COMMAND = "python -m lab gpu-smoke --data FOLDER"
 DEVICE = "cuda"
 SIZES = ((120, 192, 16, 4), (64, 512, 8, 16), (64, 1024, 8, 16))  # n, d, heads, m: heads of 12, 64 and 128
-TOLERANCE = 1e-3  # of gradients in float32, relative; with 16 bits, twice the error of torch
+TOLERANCE = 1e-3  # of gradients, relative; with 16 bits, twice the error of torch if that is more
 CELLS: dict[str, dict[str, Any]] = {  # the models that the README recommends
     "gtzan": {"layers": 2, "stack": "deep", "distilled": True},
     "thumos14": {"layers": 1, "window": 256, "decay": True, "one_scale": True},
@@ -169,7 +169,7 @@ def training() -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
                     ours = gradients(made, way, dtype, autocast, together)
                     errors[way] = error(ours, exact)
                 exactly = dtype == torch.float32 and autocast is None
-                most = TOLERANCE if exactly else max(TOLERANCE, 2 * errors["never"])
+                most = max(TOLERANCE, 0.0 if exactly else 2 * errors["never"])
                 return {"torch": errors["never"], "kernels": errors["always"], "right": errors["always"] <= most}
 
             how = f"{name}, {'together' if together else 'one by one'}"

@@ -27,12 +27,12 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
     if not torch.is_autocast_enabled(kind):
         return nullcontext()
     disabled = torch.autocast(kind, enabled=False)
-    return disabled if tracing() else _remembered(disabled)
+    return disabled if tracing() else _remembered(disabled, torch.get_autocast_dtype(kind) == torch.bfloat16)
 
 
 @contextmanager
-def _remembered(disabled: torch.autocast) -> Iterator[None]:
-    token = _rounded.set(True)
+def _remembered(disabled: torch.autocast, rounded: bool) -> Iterator[None]:
+    token = _rounded.set(rounded)
     try:
         with disabled:
             yield
@@ -41,7 +41,7 @@ def _remembered(disabled: torch.autocast) -> Iterator[None]:
 
 
 def rounded() -> bool:
-    """True inside `full_precision` if autocast was on: the projections of tokens have the precision of 16 bits."""
+    """True inside `full_precision` if projections were cast to bfloat16, which has fewer digits than TensorFloat-32."""
     return _rounded.get()
 
 

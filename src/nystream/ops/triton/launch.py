@@ -38,7 +38,7 @@ def precision(x: Tensor) -> str:
     """How products of float32 numbers are computed where one factor comes from `x`.
 
     In three TensorFloat-32 products, which loses next to nothing, unless torch's own settings allow one. One is enough
-    where the other factor has 16 bits anyway: bfloat16, and projections that autocast has computed.
+    where the other factor has fewer digits anyway: in bfloat16, and in projections that autocast has computed in it.
     """
     exact = x.dtype == torch.float32 and not _allows_tf32() and not rounded()
     return "tf32x3" if exact else "tf32"
