@@ -27,7 +27,8 @@ TOKENS, ROUNDS = 64, 300
 
 def main() -> None:
     rows = [row for table in shown_tables(records.read(RESULTS)) for row in times(table)]
-    path = provenance.write(RESULTS / "runtimes.json", "python -m lab runtimes", {"rows": rows})
+    figures = {"onnxruntime": provenance.installed("onnxruntime"), "rows": rows}
+    path = provenance.write(RESULTS / "runtimes.json", "python -m lab runtimes", figures)
     print(f"wrote {path}")
 
 
