@@ -30,9 +30,9 @@ KINDS = {  # of models, of which the one with the best validation score is named
 }
 READING = (
     "Every number here is computed from the records, and so is every *certain*: the corrected 95 % interval excludes "
-    "zero, in the main claim with Holm's correction too. Differences are the first model's test score minus the second's, in points, or on electricity in 1e-3 of "
-    "MSE, where lower is better. In parentheses are the plain and the "
-    "[corrected interval](#how-to-read-the-differences)."
+    "zero, in the main claim with Holm's correction too. Differences are the first model's test score minus the "
+    "second's, in points, or on electricity in 1e-3 of MSE, where lower is better. In parentheses are the plain and "
+    "the [corrected interval](#how-to-read-the-differences)."
 )
 WORDS = {1: "one", 5: "five"}
 TASKS = {"gtzan": "GTZAN", "thumos14": "THUMOS14", "electricity": "electricity"}

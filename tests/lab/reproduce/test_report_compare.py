@@ -11,6 +11,7 @@ from scipy import stats
 
 from nystream.lab.reproduce.report.compare import comparisons, difference, headline
 from nystream.lab.reproduce.report.grouping import tables
+from nystream.lab.reproduce.report.numbers import over
 from nystream.lab.reproduce.report.records import parse
 from nystream.lab.reproduce.report.tables import further
 
@@ -55,6 +56,7 @@ def test_intervals_over_splits_that_share_training_data_are_corrected(task, part
     half = stats.t.ppf(0.975, 2) * means.std(ddof=1) * (1 / 3 + ratio) ** 0.5
     assert (found.low, found.high) == pytest.approx((means.mean() - half, means.mean() + half))
     assert found.plain < half
+    assert over(found, task) == ("3 splits, one test set" if task == "thumos14" else "3 splits")
 
 
 def test_the_verdict_is_that_of_the_corrected_interval():

@@ -1,5 +1,6 @@
 """One block, deep stacks, the paper's stack and rivals side by side."""
 
+import re
 import runpy
 from pathlib import Path
 
@@ -192,6 +193,7 @@ def test_the_summary_names_the_chosen_once(gtzan):
     assert summary.count("| chosen − ") == 8
     line = next(sentence(item) for item in headline(comparisons(gtzan)) if "GRU" in item.label)
     assert line.startswith("chosen: CoNy-Fix, deep stack of 4, with decay, windows 16/32/64/256 − GRU, ")
+    assert re.search(r"\(\S+ to \S+, corrected \S+ to \S+, over 5 splits\)", line)
 
 
 def grids(records):
