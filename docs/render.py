@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _browser import browser
+from _claims import Claims
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _export import code, export_step, exported, exported_scores, traced
 from _gpu import gpu, gpu_bytes, gpu_steps
@@ -176,15 +177,17 @@ def pool() -> str:
         f"{us(rows[name])} for {what}"
         for name, what in (
             ("window recompute", "recomputing the window"),
-            ("ring KV + SDPA", "a sliding-window KV cache in PyTorch"),
+            ("ring KV + SDPA", "a sliding-window KV cache"),
             ("continual-inference", "continual-inference"),
+            ("nystream torch, co-fixed", "nystream without its compiled code"),
         )
     )
     return (
         f"*One step of a whole model (n = {size['window']}, d = {size['embed_dim']}, m = {size['landmarks']}) on one "
-        f"CPU core: {us(ours)} in a nystream pool with fixed landmarks, {others}. With {crowd['streams']:,} streams, a "
-        f"pool on {record['hardware']['cores']} cores takes {crowd['push_many_steps_per_second'] / 1e3:,.0f},000 "
-        f"tokens per second. `nystream bench` measures it on your machine; see [Performance](docs/performance.md).*"
+        f"CPU core: {us(ours)} in a nystream pool with fixed landmarks, which is compiled. In PyTorch, {others}. "
+        f"With {crowd['streams']:,} streams, a pool on {record['hardware']['cores']} cores takes "
+        f"{crowd['push_many_steps_per_second'] / 1e3:,.0f},000 tokens per second. `nystream bench` measures it on your "
+        "machine; see [Performance](docs/performance.md).*"
     )
 
 
@@ -274,6 +277,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "many": many,
     "results": lambda: readme.results(cells()),
     "results-page": lambda: markdown.results_page(cells(), images="img/results"),
+    "claims": lambda: Claims().block("readme"),
+    "found": lambda: Claims().block("found"),
     "search": search,
     "durations": durations,
     "converted": converted,

@@ -5,6 +5,7 @@ from importlib import import_module
 
 SCRIPTS = {
     "gpu-smoke": "check and time on a GPU what the tests cannot run without one",
+    "runtimes": "time our models and a GRU in one runtime, ONNX Runtime",
     "ptx": "compile every kernel for an H200, without a GPU, and compare with the digests on record",
 }
 

@@ -144,9 +144,7 @@ def test_the_numbers_are_those_of_the_paper_and_the_record():
 
 def test_the_readme_is_short(everything):
     page = checked_markdown(readme.results(everything))
-    assert "Ny-Fix" not in page.replace("CoNy-Fix", "")
-    assert page.count("| CoNy-Fix |") == page.count("| CoNy-Cont |") == page.count("| Co |") == 4
-    assert len(page.splitlines()) <= 20
+    assert len(page.splitlines()) <= 10
     assert "fault-filtered" not in page
     assert "#" not in page
 

@@ -11,6 +11,7 @@ from scipy import stats
 
 from nystream.lab.reproduce.report.compare import comparisons, difference, headline
 from nystream.lab.reproduce.report.grouping import tables
+from nystream.lab.reproduce.report.numbers import over
 from nystream.lab.reproduce.report.records import parse
 from nystream.lab.reproduce.report.tables import further
 
@@ -35,9 +36,36 @@ def test_over_splits_after_averaging_seeds(one, other):
     assert (found.number, found.over, found.runs) == (3, "splits", 6)
     assert found.mean == pytest.approx(means.mean(), abs=1e-12)
     if means.std() > 1e-6:
-        assert (found.low, found.high) == pytest.approx(
-            stats.t.interval(0.95, 2, means.mean(), stats.sem(means)), abs=1e-9
-        )
+        plain = stats.t.interval(0.95, 2, means.mean(), stats.sem(means))
+        assert (found.mean - found.plain, found.mean + found.plain) == pytest.approx(plain, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "part", "ratio"),
+    [
+        ("gtzan", "metrics", 100 / 720),
+        ("gtzan", "valid", 180 / 720),
+        ("thumos14", "metrics", 28 / 160),  # the 200 test videos are in all splits
+        ("thumos14", "valid", 28 / 160),
+    ],
+)
+def test_intervals_over_splits_that_share_training_data_are_corrected(task, part, ratio):
+    values = np.random.default_rng(0).normal(size=6)
+    found = difference(record(values, GRID, task), record([0.0] * 6, GRID, task), part=part)
+    means = values.reshape(3, 2).mean(1)
+    half = stats.t.ppf(0.975, 2) * means.std(ddof=1) * (1 / 3 + ratio) ** 0.5
+    assert (found.low, found.high) == pytest.approx((means.mean() - half, means.mean() + half))
+    assert found.plain < half
+    assert over(found, task) == ("3 splits, one test set" if task == "thumos14" else "3 splits")
+
+
+def test_the_verdict_is_that_of_the_corrected_interval():
+    runs = [(split, 0) for split in range(5)]
+    values = [1.0, 1.4, 0.2, 1.1, 0.1]
+    found = difference(record(values, runs), record([0.0] * 5, runs))
+    assert found.plain < found.mean
+    assert found.low < 0
+    assert found.verdict(True) == "no difference found"
 
 
 def test_with_one_split_over_seeds():
@@ -45,6 +73,7 @@ def test_with_one_split_over_seeds():
     found = difference(record([1, 2, 3, 4], runs), record([0, 0, 0, 0], runs))
     assert (found.mean, found.number, found.over) == (2.5, 4, "seeds")
     assert (found.low, found.high) == pytest.approx(stats.ttest_1samp([1, 2, 3, 4], 0).confidence_interval(0.95))
+    assert found.plain == pytest.approx(found.high - found.mean)  # nothing to correct
 
 
 def test_only_runs_that_both_have_count():
@@ -133,6 +162,7 @@ def test_a_second_metric_is_compared_with_full_attention():
     low["metrics"]["cmap"] = fake["scores"](values)
     (table,) = tables([parse(record, record["name"]) for record in (full, low)])
     rows = {row.cells[0]: row.cells for row in further(table, "cmap").rows if row.cells[1] == "1"}
-    assert rows["CoNy-Fix"][-1].startswith("−")
-    assert " to −" in rows["CoNy-Fix"][-1]
-    assert rows["Co"][-1] == rows["CoNy-Cont"][-1] == "–"  # nothing to compare with, and not run
+    assert rows["CoNy-Fix"][-2].startswith("−")
+    assert " to −" in rows["CoNy-Fix"][-2]
+    assert " to +" in rows["CoNy-Fix"][-1]  # corrected
+    assert rows["Co"][-2:] == rows["CoNy-Cont"][-2:] == ("–", "–")  # nothing to compare with, and not run

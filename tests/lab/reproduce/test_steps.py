@@ -49,8 +49,8 @@ def test_full_attention_is_timed_even_where_it_is_no_cell(cell, records, quick_s
 
 def test_what_training_does_makes_no_other_step(cell, records, quick_steps, monkeypatch):
     built = []
-    make = steps._model
-    monkeypatch.setattr(steps, "_model", lambda key, width: built.append(key) or make(key, width))
+    make = steps.random_model
+    monkeypatch.setattr(steps, "random_model", lambda key, width: built.append(key) or make(key, width))
     ones = [cell("co-fixed-single", learned=learned, distilled=taught) for learned in (0, 1) for taught in (0, 1)]
     found = time_steps(records(*ones, cell("co-fixed-single", landmarks=4)), "", show=False)
     assert [key.model for key in built] == ["full", "co-fixed-single", "co-fixed-single"]
@@ -58,6 +58,8 @@ def test_what_training_does_makes_no_other_step(cell, records, quick_steps, monk
 
 
 def test_the_pool_that_users_get(cell):
-    ((times, pool),) = steps.time_pushes({"": steps._model(cell("co-full-single"), WIDTH)}, 1, show=False).values()
+    ((times, pool),) = steps.time_pushes(
+        {"": steps.random_model(cell("co-full-single"), WIDTH)}, 1, show=False
+    ).values()
     assert pool.backend == "numba"
     assert times.steps > 0

@@ -41,7 +41,7 @@ def time_steps(records: Sequence[RecordDict], command: str, show: bool | None = 
     keys = [_with(cell, *STEP) for cell in cells]  # cells that differ only in their training have the same step
     full = [_with(cell, *SIZES) for cell in cells]
     width = records[0]["input_dim"]
-    models = {key: _model(key, width) for key in dict.fromkeys([*full, *keys])}
+    models = {key: random_model(key, width) for key in dict.fromkeys([*full, *keys])}
     transformers = {key: model for key, model in models.items() if isinstance(model, StreamModel)}
     pools = {key: StreamPool(model, capacity=1) for key, model in transformers.items()}
     rivals = {key: _contenders(model) for key, model in models.items() if isinstance(model, RecurrentModel)}
@@ -112,7 +112,7 @@ def _with(cell: Cell, *fields: str) -> Cell:
     return problem(cell.task).usual(**{field: getattr(cell, field) for field in fields})
 
 
-def _model(cell: Cell, input_dim: int) -> StreamModel | RecurrentModel:
+def random_model(cell: Cell, input_dim: int) -> StreamModel | RecurrentModel:
     """A model of the cell, with random weights and landmarks."""
     torch.manual_seed(0)
     config = model_config(cell, input_dim)

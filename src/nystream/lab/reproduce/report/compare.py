@@ -1,7 +1,9 @@
-"""Paired differences between two records, over the runs that both have, with a 95 % t interval of the mean.
+"""Paired differences between two records, over the runs that both have, with 95 % t intervals of the mean.
 
 Runs of one split are not independent: a hard split is hard for all of them. With several splits, seeds are therefore
-averaged within each split and the interval is over splits; with one split, it is over seeds.
+averaged within each split and the interval is over splits; with one split, it is over seeds. Splits share most of
+their training data, so the interval over them is corrected after Nadeau and Bengio (2003): the variance of the mean of
+k differences is (1/k + n_test/n_train) s² instead of s²/k. The plain interval stands beside it.
 """
 
 from __future__ import annotations
@@ -40,18 +42,19 @@ HEADLINE = {("co-fixed-single", "co-full-single"), ("co-cont-single", "co-full-s
 
 
 class Difference(NamedTuple):
-    """`first` minus `second`, in the metric's own unit."""
+    """`first` minus `second`, in the metric's own unit; `low` and `high` are the ends of the corrected interval."""
 
     mean: float
     low: float | None  # None if there are fewer than two independent differences
     high: float | None
+    plain: float | None  # half the width of the interval that is not corrected
     number: int  # of independent differences
     over: str  # what they are: "splits" or "seeds"
     runs: int  # that both records have
     same: bool  # in every run, up to rounding
 
     def verdict(self, higher: bool) -> str:
-        """The difference in words; "better" and "worse" if the interval excludes 0."""
+        """The difference in words; "better" and "worse" if the corrected interval excludes 0."""
         if self.low is None or self.high is None:
             return f"one {self.over[:-1]} only"
         if self.same:
@@ -112,18 +115,14 @@ def difference(first: Record, second: Record, metric: str = "", part: str = "met
     if not by_run:
         return None
     over, values = independent(list(by_run), list(by_run.values()))
-    mean, half = fmean(values), half_width(values)
-    low, high = (None, None) if half is None else (mean - half, mean + half)
-    return Difference(mean, low, high, len(values), over, len(by_run), same)
-
-
-def half_width(values: list[float]) -> float | None:
-    """Half the width of the t interval of the mean; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    stats = extras.require("a confidence interval", "scipy.stats")
-    quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-    return quantile * stdev(values) / len(values) ** 0.5
+    mean, number, low, high, plain = fmean(values), len(values), None, None, None
+    if number > 1:
+        stats = extras.require("a confidence interval", "scipy.stats")
+        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, number - 1))
+        held_out = paper.TASKS[first.group.task].held_out.get(part, 0.0) if over == "splits" else 0.0
+        plain, half = (quantile * stdev(values) * (1 / number + more) ** 0.5 for more in (0.0, held_out))
+        low, high = mean - half, mean + half
+    return Difference(mean, low, high, plain, number, over, len(by_run), same)
 
 
 def comparisons(table: GroupTable) -> list[Comparison]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nystream.lab.reproduce.paper import Metric, PrintedScore
+from nystream.lab.reproduce.paper import TASKS, Metric, PrintedScore
 from nystream.lab.reproduce.report.compare import Difference
 from nystream.lab.reproduce.report.document import MISSING
 from nystream.lab.reproduce.report.records import Record, ScoreSummary
+
+# How a step is timed, which `step.backend` of a record says.
+RUNTIMES = "in compiled code where every block streams, otherwise in torch"
 
 
 def score(scores: ScoreSummary | None, metric: Metric) -> str:
@@ -33,20 +36,28 @@ def signed(value: float, digits: int) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def interval(by: Difference, metric: Metric) -> str:
-    """−0.97 to +1.45."""
-    if by.low is None or by.high is None:
+def interval(by: Difference | None, metric: Metric, plain: bool = False) -> str:
+    """−0.97 to +1.45: the corrected interval, or the plain one."""
+    if by is None:
+        return MISSING
+    if by.low is None or by.high is None or by.plain is None:
         return "no interval"
-    low, high = (signed(metric.scale * end, metric.digits) for end in (by.low, by.high))
-    return f"{low} to {high}"
+    ends = (by.mean - by.plain, by.mean + by.plain) if plain else (by.low, by.high)
+    return " to ".join(signed(metric.scale * end, metric.digits) for end in ends)
 
 
 def difference(by: Difference | None, metric: Metric) -> str:
-    """+0.24 (−0.97 to +1.45)."""
+    """+0.24 (−0.97 to +1.45), with the plain interval."""
     if by is None:
         return MISSING
     mean = signed(metric.scale * by.mean, metric.digits)
-    return mean if by.low is None else f"{mean} ({interval(by, metric)})"
+    return mean if by.low is None else f"{mean} ({interval(by, metric, plain=True)})"
+
+
+def over(by: Difference, task: str) -> str:
+    """5 splits, one test set."""
+    shared = ", one test set" * (by.over == "splits" and TASKS[task].shares_test)
+    return f"{by.number} {by.over if by.number > 1 else by.over[:-1]}{shared}"
 
 
 def millions(count: float | None) -> str:

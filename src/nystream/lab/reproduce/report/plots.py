@@ -72,16 +72,16 @@ def drawable(table: GroupTable) -> dict[str, Plot]:
         groups = _panels([item for item in comparisons if item.part in parts])
         if groups:
             caption = (
-                f"{what.capitalize()} with their 95 % intervals. Blue: better, vermilion: worse, grey: no difference "
-                "found. Hollow: no interval." + " Each panel has its own scale." * (len(groups) > 1)
+                f"{what.capitalize()} with their corrected 95 % intervals. Blue: better, vermilion: worse, grey: no "
+                "difference found. Hollow: no interval." + " Each panel has its own scale." * (len(groups) > 1)
             )
             draw = partial(_differences, table, groups, what)
             plots.append(Plot(f"{slug}-{name}", f"{title}: {what}, with intervals", caption, draw))
     if any(len(records) > 1 for records in _sweeps(table).values()):
         caption = (
             f"Score against the number of landmarks, {metric.better}, as in the paper's figures. Blue: fixed "
-            "landmarks; dotted: means over segments. The line is full attention. A whisker is the 95 % interval of the "
-            "paired difference to it; if it crosses the line, no difference was found."
+            "landmarks; dotted: means over segments. The line is full attention. A whisker is the corrected 95 % "
+            "interval of the paired difference to it; if it crosses the line, no difference was found."
         )
         alt = f"{title}: {metric.title} against the number of landmarks"
         plots.append(Plot(f"{slug}-landmarks", alt, caption, partial(_landmarks, table)))

@@ -24,16 +24,21 @@ READING = (
     "A difference is taken run by run, with the same data and seed: the first model's score minus the second's. The "
     "interval is a 95 % t interval of the mean difference.",
     "Runs that share a split are not independent. With several splits, the seeds are therefore averaged within each "
-    "split and the interval is over splits; with one split, it is over seeds. With fewer than two, there is none. "
-    "Splits share most of their training data, so even these intervals are a little too short.",
-    "**better** and **worse**: the interval excludes 0. **no difference found**: it does not, which does not prove "
-    "that there is none. **the same**: every run has the same score up to rounding, as when a plain model computes "
-    "over a window what its continual twin computes over the stream. Of twenty comparisons between equals, one is "
-    "expected to show a difference by chance.",
+    "split and the interval is over splits; with one split, it is over seeds. With fewer than two, there is none.",
+    "Splits share most of their training data, so plain intervals over splits are too short. The corrected interval "
+    "beside each has (1/k + n_test/n_train) s² as the variance of the mean of k differences, instead of s²/k (Nadeau "
+    "and Bengio, 2003). n_test/n_train is 10/72 on the splits of GTZAN, or 18/72 for validation data, and 28/160 on "
+    'THUMOS14: its splits set 28 of the 188 training videos aside for validation and share all 200 test videos ("one '
+    'test set"). Seeds of one split, as on electricity, have the same training and test data: there is nothing to '
+    "correct, and both intervals are the same.",
+    "**better** and **worse**: the corrected interval excludes 0. **no difference found**: it does not, which does "
+    "not prove that there is none. **the same**: every run has the same score up to rounding, as when a plain model "
+    "computes over a window what its continual twin computes over the stream. Of twenty comparisons between equals, "
+    "one is expected to show a difference by chance.",
     "The verdict is based on test data. Next to it is the same difference on validation data, on which epochs and "
-    "settings were chosen; where the two disagree, neither is certain.",
-    "An interval covers chance in splitting and training. It does not cover other test data, such as other videos or "
-    "another year.",
+    "settings were chosen; where the two disagree, trust neither.",
+    "An interval covers chance in what varies: seeds, and where there are several splits, which data are trained on. "
+    "It does not cover other test videos on THUMOS14, or another year on electricity.",
     "The sources of the numbers are collapsed after the last table of each part.",
     "Models are selected on validation data and scored while they stream, token by token. The budget of training is "
     "the same for all cells of a table and depth. Where it is not, the verdict gives both budgets: epochs, or updates "
@@ -51,15 +56,19 @@ def document(records: Sequence[Record], *, figures: bool = True) -> Document:
 
 
 def sentence(item: Comparison) -> str:
-    """A comparison in one line: the difference, its interval, and the verdict."""
+    """A comparison in one line: the difference, its intervals, and the verdict."""
     metric, by = paper.METRICS[item.first.metric], item.difference
     points = " points" * (metric.change == "points")
-    mean, *ends = (
+    ends = () if by.plain is None else (by.mean - by.plain, by.mean + by.plain, by.low, by.high)
+    mean, *texts = (
         numbers.signed(metric.scale * value, metric.digits) + metric.suffix
-        for value in (by.mean, by.low, by.high)
+        for value in (by.mean, *ends)
         if value is not None
     )
-    within = f" ({' to '.join(ends)} over {by.number} {by.over})" if ends else ""
+    within = ""
+    if texts:
+        over = numbers.over(by, item.first.group.task)
+        within = " ({} to {}, corrected {} to {}, over {})".format(*texts, over)
     budget = f", {item.budgets}" if item.budgets else ""
     valid = ""
     if item.valid:

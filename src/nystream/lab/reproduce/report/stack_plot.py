@@ -61,8 +61,8 @@ def caption(table: GroupTable) -> str:
     ]
     if stacks.chosen(table) is not None:
         parts.append(
-            "The line is the score of the chosen model. A whisker is the 95 % interval of the paired difference to it; "
-            "if it crosses the line, no difference was found."
+            "The line is the score of the chosen model. A whisker is the corrected 95 % interval of the paired "
+            "difference to it; if it crosses the line, no difference was found."
         )
     for baseline in table.baselines[:1]:
         if _near(table, baseline):

@@ -132,9 +132,9 @@ def _notes(table: GroupTable, columns: list[str], reference: Reference | None) -
         "block streams. Test scores are not used for either, and a row with fewer splits than others is not chosen "
         "over them."
     )
-    time = "µs per step: the whole model, one stream, median on one CPU core"
+    time = f"µs per step: the whole model, one stream, median on one CPU core, {numbers.RUNTIMES}"
     if table.rivals:
-        time += "; recurrent networks in onnxruntime, and in torch in parentheses"
+        time += ", in onnxruntime and (in parentheses) torch for recurrent networks"
     if FASTER in columns and reference is not None:
         time += f". Times faster: compared with {reference.name}, the fastest of its kind"
     yield (

@@ -8,7 +8,7 @@ from nystream.costs import tables as printed
 from nystream.lab.reproduce import paper
 from nystream.lab.reproduce.report import numbers
 from nystream.lab.reproduce.report.choice import best
-from nystream.lab.reproduce.report.compare import FULL, Comparison, difference
+from nystream.lab.reproduce.report.compare import FULL, Comparison, Difference, difference
 from nystream.lab.reproduce.report.document import MISSING, Grid, GridColumn, GridRow
 from nystream.lab.reproduce.report.grouping import OWN_WORDS, Build, GroupTable, Setting, describe, ordered
 from nystream.lab.reproduce.report.records import Record
@@ -23,9 +23,11 @@ COSTS = tuple(
 DIFFERENCE = (
     GridColumn("mean"),
     GridColumn("95 % interval"),
+    GridColumn("corrected"),
     GridColumn("over"),
     GridColumn("verdict", False),
     GridColumn("on validation data"),
+    GridColumn("corrected"),
 )
 
 
@@ -55,8 +57,9 @@ def further(table: GroupTable, name: str) -> Grid:
     for model, layers in _keys(table):
         record, full = (table.cells.get((variant, layers)) for variant in (model, FULL.get(model, "")))
         by = None if record is None or full is None else difference(record, full, name)
-        rows.append(_model_row(model, layers, *_scores(table, model, layers, name), numbers.difference(by, metric)))
-    columns = (*LABELS, *_score_columns(table, metric), GridColumn("ours − our full attention, 95 % interval"))
+        rows.append(_model_row(model, layers, *_scores(table, model, layers, name), *_with_corrected(by, metric)))
+    by_full = GridColumn("ours − our full attention, 95 % interval")
+    columns = (*LABELS, *_score_columns(table, metric), by_full, GridColumn("corrected"))
     return Grid(f"{table.group.title}: {metric.title}", columns, tuple(rows))
 
 
@@ -91,10 +94,15 @@ def _difference(item: Comparison) -> GridRow:
     by, metric = item.difference, paper.METRICS[item.first.metric]
     verdict = f"{item.verdict} ({item.budgets})" if item.budgets else item.verdict
     mean = numbers.signed(metric.scale * by.mean, metric.digits)
-    over = f"{by.number} {by.over if by.number > 1 else by.over[:-1]}"
     mark = item.verdict if item.verdict in ("better", "worse") else ""
-    valid = numbers.difference(item.valid, metric)
-    return GridRow((item.label, mean, numbers.interval(by, metric), over, verdict, valid), mark=mark)
+    intervals = (numbers.interval(by, metric, plain=True), numbers.interval(by, metric))
+    over = numbers.over(by, item.first.group.task)
+    return GridRow((item.label, mean, *intervals, over, verdict, *_with_corrected(item.valid, metric)), mark=mark)
+
+
+def _with_corrected(by: Difference | None, metric: paper.Metric) -> tuple[str, str]:
+    """A difference with its plain interval, and the corrected one."""
+    return numbers.difference(by, metric), numbers.interval(by, metric)
 
 
 def sweep(table: GroupTable) -> Grid | None:
@@ -215,8 +223,9 @@ def _notes(table: GroupTable) -> Iterator[str]:
         yield f"{MISSING}: not run yet, {missing} of {len(keys)} models."
     yield (
         "Operations: those of attention, in millions per step, by the paper's formulas and with their errors "
-        "corrected. µs per step: the whole model, one stream, median on one CPU core. Times fewer and times faster: "
-        "compared with Att with the same number of blocks. kB per stream: memory of the stream that was timed."
+        f"corrected. µs per step: the whole model, one stream, median on one CPU core, {numbers.RUNTIMES}. Times fewer "
+        "and times faster: compared with Att with the same number of blocks. kB per stream: memory of the stream that "
+        "was timed."
     )
     wrong = sum(not cell.follows for cell in printed.cells(table.group.task))
     if wrong and not table.group.extra:
