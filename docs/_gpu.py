@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from _source import results, table
+from _source import ROOT, results, table
+
+sys.path.insert(0, str(ROOT))
+from lab import gpu_sources
 
 MEMORY = 141e9  # bytes of an H200, by its data sheet
 EAGER = {
@@ -47,6 +51,27 @@ def gpu_bytes() -> str:
     )
 
 
+def gpu_smoke() -> str:
+    """What was checked on a GPU last, and whether the code has changed since."""
+    record = results("gpu_smoke")
+    checks = [row for part in ("cells", "training", "pools") for row in record[part].values()]
+    passed = sum(row["right"] for row in checks)
+    failed = len(record["failures"])
+    return (
+        f"Last checked on an {record['device']} at {record['commit'][:7]}, with torch {record['hardware']['torch']} "
+        f"and Triton {record['triton']} (`{record['command']}`): {passed} of {len(checks)} checks passed"
+        f"{f', and {failed} failed with an error' if failed else ''}. They compare the gradients of every type, loop "
+        f"and kind of attention in training with float64, pools with float64, and one short cell of each experiment "
+        f"with the same cell in torch.{_age('gpu_smoke')}"
+    )
+
+
+def _age(name: str) -> str:
+    """A sentence, if a record is older than the code."""
+    older = gpu_sources.age(ROOT / "results" / f"{name}.json")
+    return " **The code for GPUs has changed since.**" if older else ""
+
+
 def gpu() -> str:
     """What a GPU measured."""
     record = results("gpu")
@@ -82,7 +107,9 @@ def gpu() -> str:
         f"after {len(checks)} checks of correctness). The plan and the step, two kernels of attention with fixed "
         f"landmarks, for streams at mixed phases; projections, logits and weights of landmarks are given. In the "
         f"last column, all streams have the same age, and the time of each phase is the median of 5 calls. Other "
-        f"variants have not been timed:\n\n" + table(head, rows) + "".join(f"\n\n{line}" for line in _models(record))
+        f"variants have not been timed.{_age('gpu')}\n\n"
+        + table(head, rows)
+        + "".join(f"\n\n{line}" for line in _models(record))
     )
 
 
@@ -124,7 +151,7 @@ def gpu_steps() -> str:
         f"gradients of the inputs alone take {gradients / 1e6:.0f} MB. "
         f"Update: the deep model of THUMOS14, n = 256, d = 1024, pieces of 256 tokens, autocast to bfloat16. In "
         f"{len(record['checks'])} checks against float64, the largest relative error of a gradient was "
-        f"{worst:.0e}:\n\n{table(head, rows)}\n\n{_short(record)}"
+        f"{worst:.0e}.{_age('gpu_steps')}\n\n{table(head, rows)}\n\n{_short(record)}"
     )
 
 

@@ -17,7 +17,7 @@ from _browser import browser
 from _claims import Claims
 from _experiments import cells, compiling, durations, narrow, own_data, own_folders, own_series, search
 from _export import code, export_step, exported, exported_scores, traced
-from _gpu import gpu, gpu_bytes, gpu_steps
+from _gpu import gpu, gpu_bytes, gpu_smoke, gpu_steps
 from _quiet import quiet
 from _serving import faults, load, memory, migration, sizing
 from _source import ROOT, results, source, table, us
@@ -297,6 +297,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sizing": sizing,
     "narrow": narrow,
     "gpu-bytes": gpu_bytes,
+    "gpu-smoke": gpu_smoke,
     "gpu": gpu,
     "gpu-steps": gpu_steps,
     "compiling": compiling,

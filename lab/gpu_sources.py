@@ -14,13 +14,13 @@ GPU = ("nystream/ops/**/*.py", "nystream/stream/gpu/**/*.py", "nystream/stream/b
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def digest() -> str:
+def digest(source: Path = SOURCE) -> str:
     """Of the sources for a GPU and the modules that they import, without imports, docstrings and comments.
 
     So files may move, and words may change.
     """
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for pattern in GPU for path in SOURCE.glob(pattern)}
-    imported = {path for tree in trees.values() for path in _imports(tree)}
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for pattern in GPU for path in source.glob(pattern)}
+    imported = {path for tree in trees.values() for path in _imports(tree, source)}
     trees |= {path: ast.parse(path.read_text(encoding="utf-8")) for path in imported - set(trees)}
     parts = sorted(hashlib.sha256(ast.dump(_Code().visit(tree)).encode()).hexdigest() for tree in trees.values())
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
@@ -36,7 +36,7 @@ def age(record: Path) -> str:
     return f"{record.name} is of commit {content['commit'][:7]}: the code for GPUs has changed since"
 
 
-def _imports(tree: ast.Module) -> set[Path]:
+def _imports(tree: ast.Module, source: Path) -> set[Path]:
     """The modules of the package that a module imports; of packages, the file that is named."""
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -44,7 +44,7 @@ def _imports(tree: ast.Module) -> set[Path]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    files = (SOURCE / f"{name.replace('.', '/')}.py" for name in names if name.startswith("nystream."))
+    files = (source / f"{name.replace('.', '/')}.py" for name in names if name.startswith("nystream."))
     return {file for file in files if file.exists()}
 
 
