@@ -23,7 +23,8 @@ def _no_network(monkeypatch):
 def build():
     """A small float64 model of any family, ready to use: build("co-fixed-single", layers=2, window=12, ...).
 
-    Several blocks are a paper stack, unless `stack` is given. The first argument may be a list of AttentionConfigs; options are passed to the config that has them.
+    Several blocks are a paper stack, unless `stack` is given. The first argument may be a list of AttentionConfigs;
+    options are passed to the config that has them.
     """
 
     def build(attention="co-fixed-single", layers=None, dtype=torch.float64, fit=True, info=None, **options):

@@ -24,7 +24,10 @@ def tiny():
             update_size=options.pop("update_size", 1),
         )
         config = ns.ModelConfig(
-            input_dim=input_dim, output_dim=output_dim, attention=attention, **{"ff_dim": 16, "stack": "paper", **options}
+            input_dim=input_dim,
+            output_dim=output_dim,
+            attention=attention,
+            **{"ff_dim": 16, "stack": "paper", **options},
         )
         model = ns.StreamModel(config)
         for block in model.encoder.blocks:

@@ -399,7 +399,7 @@ def test_what_deep_blocks_learn_from(tiny, windows):
     fit(model, StreamData(list(tracks.x), list(y)), config=short, task=task)
     own = (ns.AttentionConfig("co-full-single", 8, 2, window) for window in (4, 12))
     pyramid = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=3, attention=tuple(own)))
-    with pytest.raises(ValueError, match="WindowData of 12 tokens, .*window=12"):
+    with pytest.raises(ValueError, match=r"WindowData of 12 tokens, .*window=12"):
         fit(pyramid, windows(20, tokens=12), config=once, task=task)
     for other in (tiny("co-cont-single", layers=2), tiny("full", layers=2, stack="auto"), tiny(stack="deep")):
         fit(other, tracks, config=once, task=task)

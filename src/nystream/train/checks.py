@@ -72,13 +72,13 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
 
 
 def longer_than_warm_up(name: str, given: Data, shape: ModelConfig) -> None:
-    """Check that windows teach a deep stack more than its warm-up, which lasts until all its windows are full."""
+    """Check that windows teach a deep stack of several blocks more than its warm-up, in which its windows fill."""
     deep, window = shape.stack == "deep" and len(shape.blocks) > 1, max(cfg.window for cfg in shape.blocks)
     if deep and isinstance(given, WindowData) and given.x.shape[1] <= window:
         raise ValueError(
-            f"{name} is WindowData of {given.x.shape[1]} tokens, from which a model of several blocks with stack='deep' "
-            f"and window={window} learns only how a stream starts: use StreamData, with streams longer than the window, "
-            f"or build the model with stack='paper', which learns from windows"
+            f"{name} is WindowData of {given.x.shape[1]} tokens, from which several blocks with stack='deep' and "
+            f"window={window} learn only how a stream starts: use StreamData with longer streams, or build the model "
+            f"with stack='paper', which learns from windows"
         )
 
 

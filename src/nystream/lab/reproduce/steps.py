@@ -79,7 +79,8 @@ def _measured(calls: Mapping[K, TimedCall], rounds: int, show: bool | None) -> d
 
 def _pool(model: StreamModel) -> StreamPool:
     """A pool for one stream, in torch for models that recompute their window, such as paper stacks."""
-    return StreamPool(model, 1, "auto" if model.config.cascade else "torch")
+    options: dict[str, Any] = {} if model.config.cascade else {"backend": "torch"}
+    return StreamPool(model, capacity=1, **options)
 
 
 def _pushes(pool: StreamPool, model: StreamModel) -> TimedCall:

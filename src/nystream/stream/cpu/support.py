@@ -62,8 +62,8 @@ def _attention(cfg: AttentionConfig) -> str | None:
         if cfg.single:
             return f"it has a block of {cfg.variant!r}, which has no kernel"
         return (
-            f"it has a block of {cfg.variant!r}, whose step computes all rows of the window; kernels need a variant that "
-            f"returns its newest row and, for several blocks, a model that was built and trained with stack='deep'"
+            f"it has a block of {cfg.variant!r}, whose step computes all rows of the window; kernels need a variant "
+            f"that returns its newest row and, for several blocks, a model that was trained with stack='deep'"
         )
     if cfg.form == "subtract":
         return "sums='subtract', the paper's update, drifts and has no kernel; use sums='auto'"
