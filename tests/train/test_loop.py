@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from nystream.train import (
     fix_landmarks,
     predict,
     train_two_phase,
+    transfer_attention,
 )
 from nystream.train.single import Single
 
@@ -382,6 +384,7 @@ def test_deep_blocks_refuse_windows_that_end_with_their_warm_up(tiny, windows, t
         (train_two_phase, models[0]),
         (train_two_phase, models),
         (fix_landmarks, models[0]),
+        (partial(transfer_attention, fine_tune=TrainConfig(epochs=1)), models[0]),
     ):
         with pytest.raises(ValueError, match=rf"WindowData of {tokens} tokens, .*window=8 .*StreamData.*stack='paper'"):
             train(model, data, **options)

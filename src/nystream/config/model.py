@@ -32,10 +32,10 @@ class EncoderConfig:
         layers: Number of blocks, at most 10,000. Default: the number of configs in `attention`.
         ff_dim: Inner width of the feed-forward network. Default: `4 * embed_dim`.
         stack: "deep": every block returns the newest row and has its own window over the outputs of the block before;
-            the cost per step is linear in depth. "paper": the first block returns all rows of the window, the middle
-            blocks are plain, the last returns the newest row. The output equals that of the same blocks applied to the
-            window. "auto": "deep" for several blocks of variants that return their newest row, otherwise "paper". The
-            config stores the result, which `dataclasses.replace` keeps unless it is given `stack="auto"` again.
+            the cost per step is linear in depth. "paper", the paper's model: the first block returns all rows of the
+            window, the middle blocks are plain, the last returns the newest row. The output equals that of the same
+            blocks applied to the window. "auto": "deep" for several blocks of variants that return their newest row,
+            otherwise "paper". The config stores the result; `dataclasses.replace` keeps it, unless it is given "auto".
         norm: "pre" or "post", the place of the LayerNorms in a block.
         activation: Activation of the feed-forward network, "gelu" or "relu".
         dropout: Dropout after the attention, after the feed-forward network and inside it; in a model, also of the
