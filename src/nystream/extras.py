@@ -113,10 +113,10 @@ def without_compiler() -> str | None:
 
 
 @cache
-def warn_if_slower(what: str, lacking: str | None) -> None:
-    """Warn, once per process, that something is slower because of what is lacking, if it can be installed."""
-    if lacking is not None and sys.platform == "linux":
-        warnings.warn(f"{what}, which is slower. {lacking}", stacklevel=1)
+def warn_if_slower(what: str, why: str | None, curable: bool = sys.platform == "linux") -> None:
+    """Warn, once per process, that something is slower, and why, if it can be helped; Triton is for Linux alone."""
+    if why is not None and curable:
+        warnings.warn(f"{what}, which is slower. {why}", stacklevel=1)
 
 
 @cache

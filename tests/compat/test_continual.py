@@ -27,9 +27,8 @@ def close(actual, expected):
 
 def post_norm(layers, window=4, heads=2, head_dim=4, ff=12, dtype=torch.float64, **options):
     cfg = ns.AttentionConfig("co-full-single", embed_dim=heads * head_dim, num_heads=heads, window=window)
-    encoder = ns.StreamEncoder(
-        ns.EncoderConfig(attention=cfg, layers=layers, ff_dim=ff, norm="post", **options), dtype=dtype
-    )
+    config = ns.EncoderConfig(attention=cfg, layers=layers, ff_dim=ff, stack="paper", norm="post", **options)
+    encoder = ns.StreamEncoder(config, dtype=dtype)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -22,7 +22,7 @@ def co_encoder():
 
 def our_encoder():
     attention = ns.AttentionConfig("co-full-single", embed_dim=8, num_heads=2, window=4)
-    return ns.StreamEncoder(ns.EncoderConfig(attention=attention, layers=2, ff_dim=12, norm="post"))
+    return ns.StreamEncoder(ns.EncoderConfig(attention=attention, layers=2, ff_dim=12, stack="paper", norm="post"))
 
 
 CONVERSIONS = {

@@ -1,7 +1,9 @@
 """The configs of stacks and models: validation, fingerprint and JSON."""
 
+import copy
 import dataclasses
 import json
+import pickle
 
 import pytest
 
@@ -43,13 +45,17 @@ MAKERS = pytest.mark.parametrize("make", [encoder, model])
             ValueError,
             ("attention has blocks with update_size 1, 2", "the same"),
         ),
-        ({"attention": (config(), config(window=24))}, ValueError, ("windows of 12, 24", "stack='paper'", "'deep'")),
+        (
+            {"attention": (config(), config(window=24)), "stack": "paper"},
+            ValueError,
+            ("windows of 12, 24", "stack='paper'", "'deep'"),
+        ),
         ({"layers": 0}, ValueError, ("layers=0", "at least 1")),
         ({"layers": 2.0}, TypeError, ("layers=2.0", "integer")),
         ({"layers": True}, TypeError, ("layers=True", "integer")),
         ({"ff_dim": 0}, ValueError, ("ff_dim=0", "at least 1")),
         ({"ff_dim": 1.5}, TypeError, ("ff_dim=1.5", "integer")),
-        ({"stack": "wide"}, ValueError, ("stack='wide'", "paper, deep")),
+        ({"stack": "wide"}, ValueError, ("stack='wide'", "auto, paper, deep")),
         ({"norm": "both"}, ValueError, ("norm='both'", "pre, post")),
         ({"norm": None}, ValueError, ("norm=None", "pre, post")),
         ({"activation": "swish"}, ValueError, ("activation='swish'", "gelu, relu")),
@@ -76,9 +82,9 @@ MAKERS = pytest.mark.parametrize("make", [encoder, model])
         ({"layers": 10**18}, ValueError, ("layers=1000000000000000000", "at most 10000")),
         ({"linear": 3}, TypeError, ("linear is a int", "LinearConfig")),
         ({"linear": ns.LinearConfig(segments=2, inputs=6)}, ValueError, ("linear.inputs=6", "input_dim=5")),
-        ({"linear": ns.LinearConfig(segments=13)}, ValueError, ("13 tokens", "window=12", "'deep'")),
+        ({"linear": ns.LinearConfig(segments=13), "stack": "paper"}, ValueError, ("13 tokens", "window=12", "'deep'")),
         (
-            {"linear": ns.LinearConfig(segments=2, embedded=True)},
+            {"linear": ns.LinearConfig(segments=2, embedded=True), "stack": "paper"},
             ValueError,
             ("linear.embedded=True", "stack='deep'"),
         ),
@@ -122,7 +128,8 @@ def test_the_roles_of_the_papers_stack(family, plain, given):
         (2, [f"{family}-retro", f"{family}-single"]),
         (4, [f"{family}-retro", plain, plain, f"{family}-single"]),
     ):
-        assert [cfg.variant for cfg in model(attention=config(f"{family}-{given}"), layers=layers).blocks] == expected
+        cfg = model(attention=config(f"{family}-{given}"), layers=layers, stack="paper")
+        assert [block.variant for block in cfg.blocks] == expected
 
 
 @pytest.mark.parametrize("variant", ["full", "nystrom", "nystrom-fixed"])
@@ -139,7 +146,7 @@ def test_families_mix():
 
 
 def test_a_form_of_sums_goes_where_it_exists():
-    cfg = model(attention=config("co-fixed-single", sums="partials"), layers=3)
+    cfg = model(attention=config("co-fixed-single", sums="partials"), layers=3, stack="paper")
     assert [block.sums for block in cfg.blocks] == ["partials", "auto", "partials"]
 
 
@@ -148,14 +155,54 @@ def test_what_is_not_told():
     assert cfg.layers == 1
     assert cfg.ff_dim == 4 * cfg.embed_dim == 32
     assert cfg.num_positions == cfg.window == 12
-    assert cfg.stack == "paper"
     assert (cfg.norm, cfg.activation, cfg.dropout, cfg.final_norm) == ("pre", "gelu", 0.0, True)
     assert model(attention=[config()] * 3, layers=None).layers == 3
 
 
+SINGLE = [variant for variant in ns.VARIANTS if variants.get(variant).single]
+MIXED = [config("co-cont-single"), config("co-fixed-single", window=24)]
+
+
+@MAKERS
+@pytest.mark.parametrize(
+    ("attention", "layers", "stack"),
+    [
+        *((config(variant), 1, "paper") for variant in ns.VARIANTS),
+        *((config(variant), 3, "deep" if variant in SINGLE else "paper") for variant in ns.VARIANTS),
+        ([config(), config("co-full-single")], None, "deep"),
+        (MIXED, 2, "deep"),  # each with its own window
+        ([config(decay=True, variant="co-full-single"), config()], 2, "deep"),
+        ([config("co-fixed-retro"), config("nystrom-fixed"), config("co-fixed-single")], 3, "paper"),
+        ([config()], None, "paper"),
+    ],
+)
+def test_the_stack_is_chosen_when_a_config_is_made(make, attention, layers, stack):
+    cfg = make(attention=attention, layers=layers)
+    assert cfg.stack == cfg.to_dict()["stack"] == stack
+    named = make(attention=attention, layers=layers, stack=stack)
+    assert cfg == named
+    assert hash(cfg) == hash(named)
+    assert cfg.fingerprint == named.fingerprint
+    assert repr(cfg) == repr(named)
+    assert pickle.loads(pickle.dumps(cfg)) == copy.deepcopy(cfg) == named
+    assert type(cfg).from_dict(json.loads(json.dumps(cfg.to_dict()))) == named
+    assert make(attention=attention, layers=layers, stack="auto") == named
+
+
+def test_a_stack_that_was_chosen_stays():
+    one, paper = model(layers=1), model(stack="paper")
+    assert model(layers=1, stack="deep").stack == "deep"
+    assert ns.ModelConfig.from_dict(paper.to_dict()) == paper
+    assert ns.ModelConfig.from_dict(paper.to_dict()).stack == dataclasses.replace(paper, layers=3).stack == "paper"
+    assert dataclasses.replace(one, layers=2).stack == "paper"
+    assert dataclasses.replace(one, layers=2, stack="auto").stack == "deep"
+    assert paper.encoder.stack == "paper"
+    assert model().encoder.stack == "deep"
+
+
 def test_the_fingerprint_of_a_model_without_a_path_is_that_of_version_0_1():
     assert "linear" not in model().to_dict()
-    assert model().fingerprint == "fa606dead91919d6053d68c77613133ce47106a946df450fd7b331862f4095f6"
+    assert model(stack="paper").fingerprint == "fa606dead91919d6053d68c77613133ce47106a946df450fd7b331862f4095f6"
 
 
 @pytest.mark.parametrize(
@@ -196,10 +243,11 @@ def test_the_receptive_field_of_a_path(linear, field):
     ("options", "field"),
     [
         ({"attention": config("co-full-single"), "layers": 1}, 12),
-        ({"attention": config("co-full-single"), "layers": 4}, 12),
+        ({"attention": config("co-full-single"), "layers": 4, "stack": "paper"}, 12),
         ({"attention": config("co-cont-single"), "layers": 1}, 14),
-        ({"attention": config("co-cont-single"), "layers": 3}, 14),  # only the first block's landmarks lag
-        ({"attention": [config("co-fixed-single"), config("co-cont-single")]}, 12),
+        # only the first block's landmarks lag
+        ({"attention": config("co-cont-single"), "layers": 3, "stack": "paper"}, 14),
+        ({"attention": [config("co-fixed-single"), config("co-cont-single")], "stack": "paper"}, 12),
         ({"attention": config("full"), "layers": 3}, 12),
         ({"attention": config("co-fixed-single"), "layers": 1, "stack": "deep"}, 12),
         ({"attention": config("co-fixed-single"), "layers": 3, "stack": "deep"}, 34),
@@ -240,7 +288,7 @@ CHANGED = {
     "attention": config(window=24),
     "layers": 3,
     "ff_dim": 33,
-    "stack": "deep",
+    "stack": "paper",
     "norm": "post",
     "activation": "relu",
     "dropout": 0.1,

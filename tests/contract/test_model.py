@@ -47,6 +47,7 @@ def ready(module):
 
 def model(attention, dtype=torch.float64, **options):
     torch.manual_seed(1)
+    options = {"stack": "paper", **options}
     cfg = ns.ModelConfig(input_dim=3, output_dim=2, attention=attention, ff_dim=6, **options)
     made = ns.StreamModel(cfg, dtype=dtype)
     if cfg.linear is not None:
@@ -56,7 +57,8 @@ def model(attention, dtype=torch.float64, **options):
 
 def encoder(attention, dtype=torch.float64, **options):
     torch.manual_seed(1)
-    return ready(ns.StreamEncoder(ns.EncoderConfig(attention=attention, ff_dim=6, **options), dtype=dtype))
+    cfg = ns.EncoderConfig(attention=attention, ff_dim=6, **{"stack": "paper", **options})
+    return ready(ns.StreamEncoder(cfg, dtype=dtype))
 
 
 def check(module, **options):

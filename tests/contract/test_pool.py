@@ -47,7 +47,7 @@ def test_every_variant(variant, sizes):
 
 @pytest.mark.parametrize("variant", ["co-full-single", "co-cont-single", "co-fixed-single"])
 def test_paper_stacks(variant):
-    check(model(attention(variant), layers=2, norm="post"))
+    check(model(attention(variant), layers=2, stack="paper", norm="post"))
 
 
 @pytest.mark.parametrize("variant", SINGLE)
@@ -119,7 +119,7 @@ def test_a_linear_path(linear):
 
 @pytest.mark.parametrize("variant", ["full", "co-cont-single"])
 def test_a_linear_path_of_a_paper_stack(variant):
-    check(model(attention(variant), layers=2, linear=ns.LinearConfig(segments=(1, 2))))
+    check(model(attention(variant), layers=2, stack="paper", linear=ns.LinearConfig(segments=(1, 2))))
 
 
 @pytest.mark.parametrize("variant", SINGLE)

@@ -105,7 +105,7 @@ def test_a_snapshot_of_one_backend_continues_in_the_other():
         ),
         (lambda: config(decay=True, sums="subtract"), "decay=True is not supported by sums='subtract'"),
         (
-            lambda: ns.ModelConfig(input_dim=2, output_dim=1, attention=config(decay=True), layers=2),
+            lambda: ns.ModelConfig(input_dim=2, output_dim=1, attention=config(decay=True), layers=2, stack="paper"),
             "decay=True is not supported by stack='paper' with several blocks; use stack='deep'",
         ),
     ],

@@ -23,7 +23,8 @@ def _no_network(monkeypatch):
 def build():
     """A small float64 model of any family, ready to use: build("co-fixed-single", layers=2, window=12, ...).
 
-    The first argument may be a list of AttentionConfigs; options are passed to the config that has them.
+    Several blocks are a paper stack, unless `stack` is given. The first argument may be a list of AttentionConfigs;
+    options are passed to the config that has them.
     """
 
     def build(attention="co-fixed-single", layers=None, dtype=torch.float64, fit=True, info=None, **options):
@@ -31,7 +32,7 @@ def build():
             sizes = {"embed_dim": 8, "num_heads": 2, "window": 6, "landmarks": 3}
             own = {name: options.pop(name) for name in ATTENTION & set(options)}
             attention = ns.AttentionConfig(attention, **{**sizes, **own})
-        options = {"input_dim": 5, "output_dim": 3, "ff_dim": 12, **options}
+        options = {"input_dim": 5, "output_dim": 3, "ff_dim": 12, "stack": "paper", **options}
         cfg = ns.ModelConfig(attention=attention, layers=layers, **options)
         model = ns.StreamModel(cfg, info, dtype=dtype).eval()
         for block in model.encoder.blocks if fit else ():

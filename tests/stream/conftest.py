@@ -7,7 +7,10 @@ import nystream as ns
 
 @pytest.fixture(scope="session")
 def build():
-    """A small model that is ready to stream: build("co-fixed-single", window=12, layers=2, ...)."""
+    """A small model that is ready to stream: build("co-fixed-single", window=12, layers=2, ...).
+
+    Several blocks are a paper stack, unless `stack` is given.
+    """
 
     def build(variant="co-fixed-single", dtype=torch.float32, seed=0, **options):
         torch.manual_seed(seed)
@@ -15,7 +18,11 @@ def build():
         sizes = {"embed_dim": 8, "num_heads": 2, "window": 6, "landmarks": 3}
         sizes |= {name: options.pop(name) for name in own if name in options}
         cfg = ns.ModelConfig(
-            input_dim=5, output_dim=3, ff_dim=12, attention=ns.AttentionConfig(variant, **sizes), **options
+            input_dim=5,
+            output_dim=3,
+            ff_dim=12,
+            attention=ns.AttentionConfig(variant, **sizes),
+            **{"stack": "paper", **options},
         )
         model = ns.StreamModel(cfg, dtype=dtype).eval()
         for block in model.encoder.blocks:

@@ -53,6 +53,13 @@ def name_of(chosen):
     return (chosen.func if isinstance(chosen, partial) else chosen).name
 
 
+def falls_back(model, why):
+    """Whether a pool of the model uses torch, and says why."""
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match=f"a pool uses backend='torch', which is slower.*{why}"):
+        return name_of(choose(model, "auto")) == "torch"
+
+
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no Triton here")
 
 
@@ -87,7 +94,7 @@ UNSUPPORTED = {
 @pytest.mark.parametrize(("args", "options", "why"), UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_auto_is_torch_for_other_models(args, options, why, on_gpu):
     model = on_gpu(*args, **options)
-    assert name_of(choose(model, "auto")) == "torch"
+    assert falls_back(model, why)
     with pytest.raises(ValueError, match=f"backend='triton' cannot run this model: .*{why}.*; use backend='torch'"):
         choose(model, "triton")
     with pytest.raises(ValueError, match=f"ring_dtype='bfloat16' needs .*{why}.*; use ring_dtype='float32'"):
@@ -96,13 +103,13 @@ def test_auto_is_torch_for_other_models(args, options, why, on_gpu):
 
 def test_auto_is_torch_for_other_gpus(on_gpu, capability, monkeypatch):
     capability["capability"] = (7, 5)
-    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    assert falls_back(on_gpu(), "the kernels need at least 8.0")
     with pytest.raises(
         ValueError, match=r"cuda:0 has compute capability 7\.5, but the kernels need at least 8\.0; use"
     ):
         choose(on_gpu(), "triton")
     monkeypatch.setattr(torch.version, "hip", "6.2")
-    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    assert falls_back(on_gpu(), "AMD GPU")
     with pytest.raises(
         ValueError, match="cuda:0 is an AMD GPU, but the kernels run on NVIDIA GPUs; use backend='torch'"
     ):
@@ -119,14 +126,14 @@ def test_auto_is_torch_without_triton(on_gpu):
 
 def test_auto_is_torch_if_triton_interprets_kernels(on_gpu, monkeypatch):
     monkeypatch.setenv(support.INTERPRETER, "1")
-    assert name_of(choose(on_gpu(), "auto")) == "torch"
+    assert falls_back(on_gpu(), f"{support.INTERPRETER} is 1")
 
 
 @pytest.mark.parametrize("interpreted", ["0", "1"])
 def test_a_model_on_the_cpu_is_not_for_triton(interpreted, build, monkeypatch):
     monkeypatch.setenv(support.INTERPRETER, interpreted)
     assert name_of(choose(build(), "auto")) == "numba"
-    assert name_of(choose(build("full"), "auto")) == "torch"
+    assert falls_back(build("full"), "computes all rows")
 
 
 @pytest.mark.parametrize("backend", ["auto", "triton"])
@@ -148,9 +155,9 @@ def test_auto_is_torch_with_an_old_torch(on_gpu, monkeypatch):
 @needs_triton
 def test_inverses_that_do_not_fit(on_gpu, capability):
     large = {"window": 130, "landmarks": 100}
-    assert name_of(choose(on_gpu("co-cont-single", pinv="newton", **large), "auto")) == "torch"
+    assert falls_back(on_gpu("co-cont-single", pinv="newton", **large), "too little shared memory")
     with pytest.raises(ValueError, match="too little shared memory for pinv='newton' of 100 landmarks"):
         choose(on_gpu("co-cont-single", pinv="newton", **large), "triton")
     assert name_of(choose(on_gpu("co-cont-single", pinv="ridge", **large), "auto")) == "triton"
     capability["capability"] = (8, 6)  # slow in float64
-    assert name_of(choose(on_gpu("co-cont-single", pinv="ridge", **large), "auto")) == "torch"
+    assert falls_back(on_gpu("co-cont-single", pinv="ridge", **large), "too little shared memory")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import nystream as ns
+from nystream import extras
 from nystream.stream import UnknownStreamError, backends
 
 
@@ -252,7 +253,19 @@ def test_numba_is_not_needed_until_it_is_asked_for(build, monkeypatch):
 def test_a_backend_that_cannot_run_the_model_says_why(build):
     with pytest.raises(ValueError, match=r"backend='numba' cannot run this model: .+; use backend='torch'"):
         ns.StreamPool(build(layers=2), 1, "numba")
-    assert ns.StreamPool(build(layers=2), 1, "auto").backend == "torch"
+
+
+def test_a_pool_that_falls_back_to_torch_says_so_once(build):
+    model = build(layers=2)
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(
+        UserWarning, match=r"^a pool uses backend='torch', .* computes all rows .*stack='deep'.*='torch'$"
+    ):
+        assert ns.StreamPool(model, 1).backend == "torch"
+    assert ns.StreamPool(model, 1).backend == "torch"  # warned once
+    extras.warn_if_slower.cache_clear()
+    assert ns.StreamPool(model, 1, "torch").backend == "torch"  # as asked for
+    assert ns.StreamPool(build(layers=2, stack="auto"), 1).backend == "numba"
 
 
 def test_a_stream_that_finds_no_memory_is_named(build, backend, monkeypatch):

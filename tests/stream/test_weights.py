@@ -109,7 +109,7 @@ def test_weights_are_shown_and_take_less_memory(build):
         assert pool.weights == weights
         assert f"weights={weights!r}" in repr(pool)
         assert pool.bytes_per_stream == pools["float32"].bytes_per_stream
-    assert ns.StreamPool(build(dtype=torch.float64), 1).weights == "float64"
+    assert ns.StreamPool(build(dtype=torch.float64), 1, "torch").weights == "float64"
 
 
 def test_bytes_that_a_step_reads():
@@ -151,6 +151,7 @@ def test_weights_that_need_the_compiled_backend_are_refused_without_it(build, we
             ns.StreamPool(recomputing, backend=backend, weights=weights)
 
 
+@pytest.mark.filterwarnings("ignore:a pool uses backend='torch', which is slower")
 def test_the_advice_in_a_refusal_works(build):
     double, asked = build(dtype=torch.float64), {"weights": "int8", "ring_dtype": "bfloat16"}
     advice = "use weights='float32' and ring_dtype='float32'"

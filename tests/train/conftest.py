@@ -8,7 +8,10 @@ import nystream as ns
 
 @pytest.fixture
 def tiny():
-    """A small model of any variant, with random landmarks where they are fixed: tiny("full", layers=2, ...)."""
+    """A small model of any variant, with random landmarks where they are fixed: tiny("full", layers=2, ...).
+
+    Several blocks are a paper stack, unless `stack` is given.
+    """
 
     def tiny(variant="co-full-single", seed=0, window=8, landmarks=2, input_dim=3, output_dim=3, **options):
         torch.manual_seed(seed)
@@ -21,7 +24,10 @@ def tiny():
             update_size=options.pop("update_size", 1),
         )
         config = ns.ModelConfig(
-            input_dim=input_dim, output_dim=output_dim, attention=attention, **{"ff_dim": 16, **options}
+            input_dim=input_dim,
+            output_dim=output_dim,
+            attention=attention,
+            **{"ff_dim": 16, "stack": "paper", **options},
         )
         model = ns.StreamModel(config)
         for block in model.encoder.blocks:

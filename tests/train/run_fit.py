@@ -16,7 +16,8 @@ def main(folder, phases=False, average=0.0):
     data = WindowData(x.double(), y)
     torch.manual_seed(0)
     attention = ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=8, landmarks=2)
-    model = ns.StreamModel(ns.ModelConfig(input_dim=3, output_dim=3, attention=attention, ff_dim=16, layers=2)).double()
+    cfg = ns.ModelConfig(input_dim=3, output_dim=3, attention=attention, ff_dim=16, layers=2, stack="paper")
+    model = ns.StreamModel(cfg).double()
     if phases:  # several runs in one process, a last batch of one row and one row to validate on
         train, valid = data.subset(range(33)), data.subset([40])
         config = TrainConfig(epochs=1, batch_size=16, lr=1e-2)

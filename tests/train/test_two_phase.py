@@ -40,7 +40,8 @@ def test_landmarks_are_the_centres_of_phase_ones_tokens(tiny, windows):
 
 @pytest.mark.parametrize("stack", ["paper", "deep"])
 def test_all_blocks_at_once(tiny, windows, stack):
-    model, train = tiny("co-cont-single", layers=2, stack=stack), windows(64)
+    model = tiny("co-cont-single", layers=2, stack=stack)
+    train = windows(64, tokens=8 if stack == "paper" else 12)
     frozen = TrainConfig(epochs=1, lr=0.0)
     new = fix_landmarks(model, train, task=Classification(), config=frozen, at_once=True)
     again = model

@@ -119,9 +119,10 @@ def test_copies_and_pickles_know_the_record(mean):
 
 def test_what_it_cannot_be_is_said(mean):
     with pytest.raises(ValueError, match=r"'co-mean-single' cannot be used in a stack='paper'.*no roles.*stack='deep'"):
-        model(layers=2)
+        model(layers=2, stack="paper")
     with pytest.raises(ValueError, match=r"'co-mean-single' cannot be used in a stack='paper'"):
-        ns.EncoderConfig(attention=attention(), layers=2)
+        ns.EncoderConfig(attention=attention(), layers=2, stack="paper")
+    assert model(layers=2).config.stack == "deep"
     with pytest.raises(ValueError, match="'co-mean-single', which has no kernel"):
         ns.StreamPool(model(torch.float32), backend="numba")
     with pytest.raises(ValueError, match=r"sums='partials' is not supported .*'co-mean-single'.* auto, recompute$"):

@@ -56,7 +56,8 @@ def test_a_tenth_name_costs_the_same(record, layers):
 
 def test_a_tenth_name_in_a_paper_stack(record):
     def blocks(variant, layers):
-        return [cfg.variant for cfg in ns.EncoderConfig(attention=config(variant), layers=layers).blocks]
+        cfg = ns.EncoderConfig(attention=config(variant), layers=layers, stack="paper")
+        return [block.variant for block in cfg.blocks]
 
     *before, last = blocks(record.name, 3)
     assert blocks("tenth", 3) == [*before, "tenth" if record.single else last]

@@ -12,12 +12,12 @@ from nystream.config.attention import AttentionConfig
 from nystream.config.checks import boolean, fields_of, fingerprint_of, one_of, positive_number, probability, size
 from nystream.config.linear import LinearConfig
 
-Stack = Literal["paper", "deep"]
+Stack = Literal["auto", "paper", "deep"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "relu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 
-STACKS: tuple[str, ...] = ("paper", "deep")
+STACKS: tuple[str, ...] = ("auto", "paper", "deep")
 MAX_POSITION_VALUES = 2**26  # entries of a sinusoidal table
 MAX_LAYERS = 10_000  # blocks are Python objects: a typo must not create them until memory runs out
 
@@ -31,10 +31,11 @@ class EncoderConfig:
             in a paper stack, the place of a block then selects the member of the family.
         layers: Number of blocks, at most 10,000. Default: the number of configs in `attention`.
         ff_dim: Inner width of the feed-forward network. Default: `4 * embed_dim`.
-        stack: "paper": the first block returns all rows of the window, the middle blocks are plain, the last returns
-            the newest row. The output equals that of the same blocks applied to the window. "deep": every block
-            returns the newest row and has its own window over the outputs of the block before; the cost per step is
-            linear in depth.
+        stack: "deep": every block returns the newest row and has its own window over the outputs of the block before;
+            the cost per step is linear in depth. "paper", the paper's model: the first block returns all rows of the
+            window, the middle blocks are plain, the last returns the newest row. The output equals that of the same
+            blocks applied to the window. "auto": "deep" for several blocks of variants that return their newest row,
+            otherwise "paper". The config stores the result; `dataclasses.replace` keeps it, unless it is given "auto".
         norm: "pre" or "post", the place of the LayerNorms in a block.
         activation: Activation of the feed-forward network, "gelu" or "relu".
         dropout: Dropout after the attention, after the feed-forward network and inside it; in a model, also of the
@@ -46,7 +47,7 @@ class EncoderConfig:
     attention: AttentionConfig | tuple[AttentionConfig, ...]
     layers: int | None = None
     ff_dim: int | None = None
-    stack: Stack = "paper"
+    stack: Stack = "auto"
     norm: Norm = "pre"
     activation: Activation = "gelu"
     dropout: float = 0.0
@@ -96,6 +97,9 @@ class EncoderConfig:
 
     def _check_stack(self) -> None:
         configs = self.attention if isinstance(self.attention, tuple) else (self.attention,)
+        if self.stack == "auto":
+            deep = self.layers != 1 and all(cfg.single for cfg in configs)
+            object.__setattr__(self, "stack", "deep" if deep else "paper")
         windows = sorted({cfg.window for cfg in configs})
         if self.stack == "paper" and len(windows) > 1:
             raise ValueError(
@@ -209,7 +213,12 @@ class ModelConfig(EncoderConfig):
         ...     "co-fixed-single", embed_dim=64, num_heads=4, window=100, landmarks=8
         ... )
         >>> config = ns.ModelConfig(input_dim=10, output_dim=3, attention=attention, layers=3)
-        >>> [block.variant for block in config.blocks]  # stack="paper"
+        >>> config.stack, config.blocks[0].variant
+        ('deep', 'co-fixed-single')
+        >>> paper = ns.ModelConfig(
+        ...     input_dim=10, output_dim=3, attention=attention, layers=3, stack="paper"
+        ... )
+        >>> [block.variant for block in paper.blocks]
         ['co-fixed-retro', 'nystrom-fixed', 'co-fixed-single']
     """
 

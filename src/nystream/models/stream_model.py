@@ -41,7 +41,7 @@ class StreamModel(
         >>> attention = ns.AttentionConfig(
         ...     "co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3
         ... )
-        >>> config = ns.ModelConfig(input_dim=5, output_dim=3, attention=attention, layers=2)
+        >>> config = ns.ModelConfig(input_dim=5, output_dim=3, attention=attention)
         >>> model = ns.StreamModel(config).eval()
         >>> x = torch.randn(1, 12, 5)
         >>> y, state = model.steps(x, model.init_state(1))

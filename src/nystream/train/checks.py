@@ -10,7 +10,7 @@ from torch import nn
 from nystream.config import ModelConfig
 from nystream.models import StreamModel
 from nystream.train.config import TrainConfig
-from nystream.train.data import StreamData, WindowData
+from nystream.train.data import Data, StreamData, WindowData
 from nystream.train.tasks import Task
 from nystream.train.trainable import Trainable
 
@@ -69,6 +69,17 @@ def data(name: str, given: Any, task: Task, shape: ModelConfig, skip: int) -> No
         except ValueError as error:
             where = f" after the first {skip} tokens of its streams" if len(y) < len(given.y) else ""
             raise ValueError(f"{name}{where}: {error}") from error
+
+
+def longer_than_warm_up(name: str, given: Data, shape: ModelConfig) -> None:
+    """Check that windows teach a deep stack of several blocks more than its warm-up, in which its windows fill."""
+    deep, window = shape.stack == "deep" and len(shape.blocks) > 1, max(cfg.window for cfg in shape.blocks)
+    if deep and isinstance(given, WindowData) and given.x.shape[1] <= window:
+        raise ValueError(
+            f"{name} is WindowData of {given.x.shape[1]} tokens, from which several blocks with stack='deep' and "
+            f"window={window} learn only how a stream starts: use StreamData with longer streams, or build the model "
+            f"with stack='paper', which learns from windows"
+        )
 
 
 def scored_tokens(given: StreamData, r: int, skip: int) -> torch.Tensor:

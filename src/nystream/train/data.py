@@ -26,7 +26,8 @@ class WindowData:
     """Whole windows with one target each, such as tracks and their genres.
 
     Args:
-        x: [N, T, input_dim], oldest first, T at most the model's window (any T for deep stacks).
+        x: [N, T, input_dim], oldest first, T at most the model's window. To train several blocks with stack="deep", T
+            must be more than their window, or use `StreamData`.
         y: [N, ...] classes or numbers.
 
     Example:

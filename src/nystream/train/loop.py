@@ -137,6 +137,7 @@ def fit(
     for name, data in (("train", train), ("valid", valid)):
         if name == "train" or data is not None:
             checks.data(name, data, task, model.config, skip)
+    checks.longer_than_warm_up("train", train, model.config)
     here = world(model)
     with alone_in(folder):
         engine = Single(model, train, valid, task, config, here)

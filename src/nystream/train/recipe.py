@@ -155,6 +155,7 @@ class Training:
             checks.config(config, self.valid)
             for data in trains:
                 checks.data("train", data, self.task, shape, warm_up(shape, config))
+                checks.longer_than_warm_up("train", data, shape)
                 sampler(data, shape, config)
 
     def run(self, model: OneOrMany, phases: Sequence[Phase], about: Line | None = None) -> Any:

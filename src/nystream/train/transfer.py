@@ -200,6 +200,8 @@ def _check_tuning(tuning: Training, config: TrainConfig | None, trains: Sequence
             checks.data(name, data, tuning.task, teacher.config, warm_up(teacher.config, config))
     for data in trains:
         sampler(data, teacher.config, config)
+        if tuning.seeds is None:  # one model, for `fit`
+            checks.longer_than_warm_up("train", data, teacher.config)
 
 
 def _transferred(

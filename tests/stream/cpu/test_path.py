@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nystream as ns
+from nystream import extras
 from nystream import state as states
 from nystream.stream.backends.numba import NumbaBackend
 from nystream.stream.cpu.path import columns, runs
@@ -107,4 +108,6 @@ def test_a_path_that_is_not_ours_runs_with_torch():
     made.linear.register_forward_hook(lambda *_: None)
     with pytest.raises(ValueError, match="its linear has a hook"):
         ns.StreamPool(made, backend="numba")
-    assert ns.StreamPool(made).backend == "torch"
+    extras.warn_if_slower.cache_clear()
+    with pytest.warns(UserWarning, match="a pool uses backend='torch', .* its linear has a hook"):
+        assert ns.StreamPool(made).backend == "torch"

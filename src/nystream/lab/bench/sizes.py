@@ -32,18 +32,14 @@ class ModelSizes:
         return AttentionConfig(variant, self.embed_dim, self.num_heads, self.window, self.landmarks)
 
     def config(self, variant: str, **options: Any) -> ModelConfig:
-        """Several blocks form a deep stack by default."""
-        defaults: dict[str, Any] = {
-            "stack": "paper" if self.layers == 1 else "deep",
-            "num_positions": min(self.window, 1024),  # 16,384 rows would be most of the model
-        }
+        """The config of a model of these sizes, with further fields in `options`."""
         return ModelConfig(
             input_dim=self.input_dim,
             output_dim=self.output_dim,
             attention=self.attention(variant),
             layers=self.layers,
             ff_dim=self.ff_dim,
-            **(defaults | options),
+            **{"num_positions": min(self.window, 1024)} | options,  # 16,384 rows would be most of the model
         )
 
     def replace(self, **sizes: int) -> ModelSizes:

@@ -43,7 +43,7 @@ def time_steps(records: Sequence[RecordDict], command: str, show: bool | None = 
     width = records[0]["input_dim"]
     models = {key: random_model(key, width) for key in dict.fromkeys([*full, *keys])}
     transformers = {key: model for key, model in models.items() if isinstance(model, StreamModel)}
-    pools = {key: StreamPool(model, capacity=1) for key, model in transformers.items()}
+    pools = {key: _pool(model) for key, model in transformers.items()}
     rivals = {key: _contenders(model) for key, model in models.items() if isinstance(model, RecurrentModel)}
     calls = {(key, ""): _pushes(pool, transformers[key]) for key, pool in pools.items()}
     calls |= {(key, name): TimedCall(step.push, _tokens(width)) for key in rivals for name, step in rivals[key].items()}
@@ -65,7 +65,7 @@ def time_pushes(
     models: Mapping[K, StreamModel], rounds: int = ROUNDS, show: bool | None = None
 ) -> dict[K, tuple[Times, StreamPool]]:
     """The time of a push to one stream with a full window, on one thread, the models in turns; and their pools."""
-    pools = {key: StreamPool(model, capacity=1) for key, model in models.items()}
+    pools = {key: _pool(model) for key, model in models.items()}
     times = _measured({key: _pushes(pool, models[key]) for key, pool in pools.items()}, rounds, show)
     return {key: (times[key], pool) for key, pool in pools.items()}
 
@@ -75,6 +75,12 @@ def _measured(calls: Mapping[K, TimedCall], rounds: int, show: bool | None) -> d
     with threads(1), track("steps", rounds, show) as advance:
         times = measure({name: calls[key] for name, key in names.items()}, rounds, advance=advance)
     return {key: times[name] for name, key in names.items()}
+
+
+def _pool(model: StreamModel) -> StreamPool:
+    """A pool for one stream, in torch for models that recompute their window, such as paper stacks."""
+    options: dict[str, Any] = {} if model.config.cascade else {"backend": "torch"}
+    return StreamPool(model, capacity=1, **options)
 
 
 def _pushes(pool: StreamPool, model: StreamModel) -> TimedCall:

@@ -36,9 +36,10 @@ def unsupported(model: Model) -> str | None:
         return why
     for name, x in (*model.named_parameters(), *model.named_buffers()):
         if x.device.type != "cpu":
-            return f"its {name} is on {x.device}, but the kernels run on the CPU"
+            return f"its {name} is on {x.device}, but the kernels run on the CPU: call model.cpu()"
         if x.dtype != torch.float32:
-            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels compute in float32"
+            dtype = str(x.dtype).removeprefix("torch.")
+            return f"its {name} is {dtype}, but the kernels compute in float32: call model.float()"
     return None
 
 
@@ -58,10 +59,14 @@ def different(model: Model) -> str | None:
 
 def _attention(cfg: AttentionConfig) -> str | None:
     if cfg.record.kernel is None:
-        why = "which has no kernel" if cfg.single else "whose step computes all rows of the window"
-        return f"it has a block of {cfg.variant!r}, {why}"
+        if cfg.single:
+            return f"it has a block of {cfg.variant!r}, which has no kernel"
+        return (
+            f"it has a block of {cfg.variant!r}, whose step computes all rows of the window; kernels need a variant "
+            f"that returns its newest row and, for several blocks, a model that was trained with stack='deep'"
+        )
     if cfg.form == "subtract":
-        return "sums='subtract', the paper's update, drifts and has no kernel; it is meant for comparison only"
+        return "sums='subtract', the paper's update, drifts and has no kernel; use sums='auto'"
     if cfg.record.means and cfg.pinv not in PINVS:
         return f"pinv={cfg.pinv!r} has no kernel for continual landmarks; 'newton', 'ridge' and 'none' do"
     return None

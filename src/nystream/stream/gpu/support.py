@@ -43,7 +43,8 @@ def unsupported(model: Any) -> str | None:
             remedy = "call model.cuda()" if torch.cuda.is_available() else "torch finds none on this machine"
             return f"its {name} is on {x.device}, but the kernels run on a GPU: {remedy}"
         if x.dtype not in DTYPES:
-            return f"its {name} is {str(x.dtype).removeprefix('torch.')}, but the kernels take float32 and bfloat16"
+            dtype = str(x.dtype).removeprefix("torch.")
+            return f"its {name} is {dtype}, but the kernels take float32 and bfloat16: call model.float()"
     if len({x.dtype for x in weights.values()}) > 1:
         return "its weights have several dtypes"
     (device,) = devices
