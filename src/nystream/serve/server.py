@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from nystream.serve.service import Front
@@ -46,7 +46,8 @@ class HttpConnections:
         if len(server_state.connections) >= self._most:
             self._metrics.refused.labels("too_many_connections").inc()
             return Refused()
-        protocol: Any = AutoHTTPProtocol(server_state=server_state, **options)  # type: ignore[call-arg]
+        # Not httptools, which has no limits on request lines, headers, trailers and chunk extensions.
+        protocol: Any = H11Protocol(server_state=server_state, **options)
         self._check_later(protocol, None)
         return cast(asyncio.Protocol, protocol)
 
