@@ -97,7 +97,7 @@ class Train:
 
     def check(self, settings: Settings) -> None:
         """Raise if an option cannot be used with the others."""
-        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs", "hop")}
+        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs", "hop", "threads")}
         for name, value in given.items():  # 0 in a config file means that the value is chosen
             if value is not None:
                 positive_int(name, value)
@@ -128,7 +128,7 @@ class Train:
             elif name == "source" and isinstance(value, list | tuple):
                 chosen[name] = _absolute(value[0]) if len(value) == 1 else tuple(map(_absolute, value))
         try:
-            return Settings(**chosen)
+            return Settings(**{"threads": -1} | chosen)
         except TypeError as error:
             raise ValueError(str(error)) from error
 
