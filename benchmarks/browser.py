@@ -33,7 +33,7 @@ import torch
 from _common import ROOT, write_results
 
 import nystream as ns
-from nystream.live.models import load
+from nystream.models.find import load
 from nystream.provenance import installed
 
 DIST = ROOT / "examples" / "browser" / "dist"

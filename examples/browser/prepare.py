@@ -10,8 +10,8 @@ from pathlib import Path
 
 import nystream as ns
 from nystream.data.sample import csv_lines
-from nystream.live.models import load
 from nystream.live.sources.lines import SAMPLE_SHARE
+from nystream.models.find import load
 
 FOLDER = Path(__file__).resolve().parent / "public" / "demand"
 

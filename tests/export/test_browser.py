@@ -25,8 +25,8 @@ from nystream.data.frames import FramesReader
 from nystream.data.sample import csv_lines
 from nystream.data.sounds import SoundReader
 from nystream.live import Session
-from nystream.live.models import load
 from nystream.live.sources.lines import SAMPLE_SHARE
+from nystream.models.find import load
 
 pytestmark = pytest.mark.deploy
 

@@ -10,9 +10,9 @@ import pytest
 from nystream.cli import main
 from nystream.data.sample import csv_lines
 from nystream.lab.tasks.electricity import sample
-from nystream.live import models
 from nystream.live.sources import open_source
 from nystream.live.sources.lines import SAMPLE_SHARE
+from nystream.models import find
 
 
 def test_the_sample_is_its_last_hours():
@@ -52,5 +52,5 @@ def test_what_the_sample_is_not(options, tmp_path, monkeypatch):
 
 
 def test_packaged_models_are_there():
-    for name in models.PACKAGED:
-        assert models.load(name).info.reader is not None
+    for name in find.PACKAGED:
+        assert find.load(name).info.reader is not None

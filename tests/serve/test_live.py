@@ -16,7 +16,7 @@ from nystream.data.frames import FramesReader
 from nystream.data.sounds import SoundReader
 from nystream.data.table_reader import TableReader
 from nystream.live import Sessions
-from nystream.live.models import load
+from nystream.models.find import load
 from nystream.serve.app import create_app
 from nystream.serve.settings import Settings
 from nystream.serve.view import live

@@ -13,7 +13,7 @@ import torch
 import nystream as ns
 from nystream.data.frames import FramesReader
 from nystream.live import Sessions
-from nystream.live.models import load
+from nystream.models.find import load
 from nystream.serve.app import create_app
 from nystream.serve.settings import Settings
 

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from nystream.config.option import option
 from nystream.data.run_folder import info_of
 from nystream.export import OnnxStream, export_onnx
-from nystream.live import models
+from nystream.models import find
 
 
 @dataclass(kw_only=True)
@@ -40,8 +40,8 @@ class Export:
     )
 
     def run(self) -> None:
-        folder = models.folder_of(self.model)
-        model = models.load(self.model)
+        folder = find.folder_of(self.model)
+        model = find.load(self.model)
         model.info = info_of(model.info, folder)
         out = Path(f"{Path(self.model).resolve().name}-onnx") if self.out is None else self.out
         if out.exists() and not out.is_dir():

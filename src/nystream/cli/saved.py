@@ -15,8 +15,7 @@ from nystream.data.problem import Problem
 from nystream.data.reader import Policy
 from nystream.data.run_folder import info_of
 from nystream.data.settings import Settings
-from nystream.live import models
-from nystream.models import StreamModel
+from nystream.models import StreamModel, find
 
 
 @dataclass(kw_only=True)
@@ -43,8 +42,8 @@ class OnSavedModel:
 
     def load(self) -> tuple[StreamModel, Problem]:
         """The model, and its source read as the training data were."""
-        model = models.load(self.model)
-        model.info = info_of(model.info, models.folder_of(self.model))
+        model = find.load(self.model)
+        model.info = info_of(model.info, find.folder_of(self.model))
         problem = open_for(
             model.info,
             self.source,

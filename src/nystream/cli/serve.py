@@ -9,8 +9,9 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from nystream.config.option import option
-from nystream.live import Sessions, models
+from nystream.live import Sessions
 from nystream.live.readers import gaps_when_skipping
+from nystream.models import find
 from nystream.serve.app import run
 from nystream.serve.cluster import run_on_ray
 from nystream.serve.settings import Settings
@@ -50,7 +51,7 @@ class Serve(Settings):
 
     def run(self) -> None:
         super().__post_init__()
-        model = models.load(self.model)
+        model = find.load(self.model)
         gaps = gaps_when_skipping(model.info, self.gaps)
         name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
         if self.ray is None:
