@@ -207,7 +207,7 @@ def test_a_clean_end(run_folder, tmp_path, number, said):
     assert process.returncode == 128 + number
     saved = f"the session of 3 tokens is saved in {state}; --load-state {state} resumes it"
     assert err.decode() == f"nystream: {said}; {saved}\n"
-    session = Session(find.load(str(run_folder)))
+    session = Session(ns.StreamModel.from_pretrained(str(run_folder)))
     assert saving.load(state, session).items == 3
     assert session.tokens == 3
 

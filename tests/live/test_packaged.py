@@ -12,7 +12,6 @@ from nystream.data.sample import csv_lines
 from nystream.lab.tasks.electricity import sample
 from nystream.live.sources import open_source
 from nystream.live.sources.lines import SAMPLE_SHARE
-from nystream.models import find
 
 
 def test_the_sample_is_its_last_hours():
@@ -49,8 +48,3 @@ def test_what_the_sample_is_not(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="sample is CSV and ends"):
         open_source("sample", **options)
-
-
-def test_packaged_models_are_there():
-    for name in find.PACKAGED:
-        assert find.load(name).info.reader is not None

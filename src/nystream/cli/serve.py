@@ -11,7 +11,8 @@ from tyro.conf import Positional
 from nystream.config.option import option
 from nystream.live import Sessions
 from nystream.live.readers import gaps_when_skipping
-from nystream.models import find
+from nystream.models import StreamModel
+from nystream.models.find import folder_of
 from nystream.serve.app import run
 from nystream.serve.cluster import run_on_ray
 from nystream.serve.settings import Settings
@@ -51,7 +52,7 @@ class Serve(Settings):
 
     def run(self) -> None:
         super().__post_init__()
-        model = find.load(self.model)
+        model = StreamModel.from_pretrained(folder_of(self.model))
         gaps = gaps_when_skipping(model.info, self.gaps)
         name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
         if self.ray is None:

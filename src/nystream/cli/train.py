@@ -25,7 +25,8 @@ from nystream.data.run import PLOTS, SCORES, Result, epochs_done
 from nystream.data.run_folder import free_folder
 from nystream.data.settings import CONFIG, Settings, paths_in, read_config
 from nystream.data.table import counted
-from nystream.models import StreamModel, find
+from nystream.models import StreamModel
+from nystream.models.find import folder_of
 
 RUNS = Path("runs")
 PATHS = ("source", "valid", "test", "teacher")  # options that are paths
@@ -144,7 +145,7 @@ def _name(paths: Sequence[Path]) -> str:
 def _teacher(run: str) -> StreamModel:
     if not Path(run).is_dir():
         raise FileNotFoundError(f"teacher={run} is not a folder; give a run folder, a model folder, or none")
-    return find.load(run)
+    return StreamModel.from_pretrained(folder_of(run))
 
 
 def _say(line: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from nystream.models import StreamModel
-from nystream.models.pretrained import CONFIG
+CONFIG = "config.json"
+MODEL_FOLDER = "model"  # of a run folder
 
 # name -> folder written by save_pretrained
 PACKAGED: dict[str, Path] = {
@@ -13,21 +14,20 @@ PACKAGED: dict[str, Path] = {
 }
 
 
+def found(name: str | os.PathLike[str]) -> Path | None:
+    """Return the folder with the model's files, or None. A model in a folder takes precedence over the package's."""
+    folder = Path(os.path.expanduser(name))
+    candidates = (folder, folder / MODEL_FOLDER)
+    return next((place for place in candidates if (place / CONFIG).is_file()), PACKAGED.get(str(name)))
+
+
 def folder_of(name: str) -> Path:
     """Return the folder with the model's files."""
-    folder = Path(name).expanduser()
-    for candidate in (folder, folder / "model"):
-        if (candidate / CONFIG).is_file():
-            return candidate
-    if name in PACKAGED:
-        return PACKAGED[name]
-    if folder.is_dir():
-        raise FileNotFoundError(f"{name} has no model: neither it nor {folder / 'model'} contains a {CONFIG}")
+    folder = found(name)
+    if folder is not None:
+        return folder
+    if Path(name).expanduser().is_dir():
+        raise FileNotFoundError(f"{name} has no model: neither it nor {Path(name) / MODEL_FOLDER} contains a {CONFIG}")
     raise FileNotFoundError(
         f"{name} is not a folder; give a run folder, a model folder, or a model of the package: {', '.join(PACKAGED)}"
     )
-
-
-def load(name: str) -> StreamModel:
-    """Load the model, in eval mode."""
-    return StreamModel.from_pretrained(folder_of(name))
