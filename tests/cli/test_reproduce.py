@@ -184,6 +184,7 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["--models", "att,co-ful-single"], "; did you mean co-full-single?"),
         (["--models", "att,transformer"], "models has 'transformer', but must be some of att, co, ny"),
         (["--models", ""], "models='', layers='': no cell is left"),
         (["--models", ","], "models=',' is an empty list"),

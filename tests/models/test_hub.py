@@ -54,7 +54,7 @@ def test_the_model_of_the_package(folder, monkeypatch):
     assert ns.StreamModel.from_pretrained("demand").config == packaged.config
     folder.rename("demand/model")
     assert ns.StreamModel.from_pretrained("demand").config.attention.variant == "co-fixed-single"
-    refused("demnd", "a model of the package demand")
+    refused("demnd", "the package has demand")
 
 
 @pytest.mark.parametrize("name", [None, 5])

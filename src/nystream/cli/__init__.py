@@ -87,7 +87,8 @@ def _chosen(args: list[str]) -> Callable[[], object]:
     """The function to run, with everything that it needs imported."""
     from nystream.cli import help as helps
     from nystream.cli.commands import COMMANDS, OPTIONS
-    from nystream.cli.errors import UsageError, nearest
+    from nystream.cli.errors import UsageError
+    from nystream.variants.registry import nearest
 
     first, rest = (args or ["--help"])[0], args[1:]
     help_flags = {"-h", "--help"}

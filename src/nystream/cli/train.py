@@ -105,11 +105,11 @@ class Train:
             if (value := getattr(self, name)) is not None and value < 0:
                 raise ValueError(f"{name}={value} must be at least 0")
         recipe = vars(self)["recipe"]  # an option that is made from the settings
-        if recipe not in (None, "auto") and not variants.of_family(settings.variant).fixed:
+        if recipe not in (None, "auto") and not variants.get(settings.variant).fixed:
             raise ValueError(
                 f"recipe={recipe!r} is for co-fixed, but --variant {settings.variant} is trained in one phase"
             )
-        if given["landmarks"] is not None and not variants.of_family(settings.variant).low_rank:
+        if given["landmarks"] is not None and not variants.get(settings.variant).low_rank:
             raise ValueError(
                 f"landmarks={given['landmarks']} is for co-fixed and co-cont, but --variant co-full has none"
             )

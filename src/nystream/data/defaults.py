@@ -61,7 +61,7 @@ def _is_linear(problem: Problem) -> bool:
 
 
 def _landmarks(settings: Settings, problem: Problem, window: int) -> int:
-    if not variants.of_family(settings.variant).low_rank:
+    if not variants.get(settings.variant).low_rank:
         return 0
     landmarks = settings.landmarks or min(LANDMARKS, window, _distinct(problem))
     if landmarks > window:

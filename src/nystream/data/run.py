@@ -92,7 +92,7 @@ def _train(
     if teacher is not None:
         teaching.check(teacher, problem)
     pretrained.require()
-    fixed = variants.of_family(settings.variant).fixed
+    fixed = variants.get(settings.variant).fixed
     if fixed:
         kmeans.require()
     device = _device(settings.device)
@@ -211,11 +211,10 @@ def with_landmarks(
 
 def model_config(settings: Settings, problem: Problem) -> ModelConfig:
     """The model of phase one; fixed landmarks come later."""
-    record = variants.of_family(settings.variant)
+    record = variants.get(settings.variant)
     decay = settings.decay == "yes"
     if record.fixed:
-        early = settings.recipe == "early"
-        record = variants.of_family("co-full") if early else variants.get(variants.continual_form(record.name))
+        record = variants.get("co-full" if settings.recipe == "early" else variants.continual_form(record.name))
     attention = AttentionConfig(
         record.name,
         settings.embed_dim,

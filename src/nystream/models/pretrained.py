@@ -167,7 +167,7 @@ def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path
     local = folder.exists() or not isinstance(name, str) or name.startswith((".", "/", "~")) or name.endswith("/")
     if local or str(name).count("/") != 1:
         raise FileNotFoundError(
-            f"{os.fspath(name)} is not a folder; a model on the hub is named owner/name, and a model of the package "
+            f"{os.fspath(name)} is not a folder; a model on the hub is named owner/name, and the package has "
             f"{', '.join(PACKAGED)}"
         )
     from huggingface_hub import hf_hub_download
