@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -59,7 +60,7 @@ class Serve(Settings):
             for option in ("replicas", "gateways"):
                 if getattr(self, option) != 1:
                     raise ValueError(f"{option}={getattr(self, option)} is for --ray, which is not given")
-            run(Sessions(model, self.missing, gaps, self.backend), self, name=name)
+            run(Sessions(model, self.missing, gaps, self.backend), self, name=name, say=partial(print, flush=True))
         else:
             fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
             settings = Settings(**fields | {"gaps": gaps})

@@ -143,9 +143,16 @@ def listening(settings: Settings) -> socket.socket:
             f"host={settings.host} port={settings.port} cannot be listened on: {error.strerror}; give another `host` "
             "or `port`"
         ) from None
-    scheme = "http" if settings.tls_cert is None else "https"
-    log.info("listening", extra={"fields": {"scheme": scheme, "host": settings.host, "port": found.getsockname()[1]}})
+    log.info("listening", extra={"fields": {"host": settings.host, "port": found.getsockname()[1]}})
     return found
+
+
+def url_of(address: socket.socket, settings: Settings) -> str:
+    """Return the URL at which a browser on this machine finds the page of the service."""
+    name, port = address.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, settings.host)
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def require_certificate(settings: Settings) -> None:
