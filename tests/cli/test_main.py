@@ -31,8 +31,11 @@ def test_bad_input_is_one_line_and_a_traceback_on_demand(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ("No module named 'sklearn'", "No module named 'sklearn': pip install 'nystream[train]'"),
-        ("fitting needs it: pip install 'nystream[train]'", "fitting needs it: pip install 'nystream[train]'"),
+        ("No module named 'sklearn'", "No module named 'sklearn': pip install -c constraints.txt '.[train]'"),
+        (
+            "fitting needs it: pip install -c constraints.txt '.[train]'",
+            "fitting needs it: pip install -c constraints.txt '.[train]'",
+        ),
     ],
 )
 def test_what_is_missing_is_named_with_its_extra_once(capsys, monkeypatch, message, said):

@@ -72,4 +72,4 @@ def test_a_port_in_use(capsys, monkeypatch, tmp_path):
 def test_a_missing_package_says_what_to_install(capsys, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "uvicorn", None)
     assert main(["serve", "demand"]) == 1
-    assert "a service needs uvicorn: pip install 'nystream[serve]'" in capsys.readouterr().err
+    assert "a service needs uvicorn: pip install -c constraints.txt '.[serve]'" in capsys.readouterr().err

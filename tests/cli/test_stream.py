@@ -271,7 +271,7 @@ def test_without_sounddevice_it_names_the_extra(capsys, monkeypatch, run_folder)
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     monkeypatch.setattr("nystream.cli.stream.rate_of", lambda _: 16000)
     assert main(["stream", str(run_folder), "mic"]) == 1
-    assert "pip install 'nystream[mic]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt '.[mic]'" in capsys.readouterr().err
 
 
 def test_the_commands_of_the_documentation_are_understood():

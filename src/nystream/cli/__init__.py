@@ -15,7 +15,7 @@ from functools import partial
 from io import StringIO
 from typing import Any, NoReturn
 
-from nystream.extras import EXTRAS
+from nystream.extras import EXTRAS, INSTALL
 from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
 from nystream.progress import logged_to_stderr
 from nystream.version import __version__
@@ -153,7 +153,7 @@ def _with_hint(error: ModuleNotFoundError) -> str:
     extra = EXTRAS.get(str(error.name).partition(".")[0])
     if extra is None or "pip install" in str(error):
         return str(error)
-    return f"{error}: pip install 'nystream[{extra}]'"
+    return f"{error}: {INSTALL.format(extra)}"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:
