@@ -57,9 +57,7 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
     """
 
     # 0 is torch's number, as in Python; with -1 two updates are timed, and the faster number becomes that of the run.
-    threads: int = option(
-        0, "Number of CPU threads of torch.", "N", "torch's number or 1, whichever is faster at the start of the run"
-    )
+    threads: int = option(0, "Number of torch threads on a CPU.", "N", "torch's default or 1, whichever is faster")
 
     def __post_init__(self) -> None:
         if not self.source:
