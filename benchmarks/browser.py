@@ -33,7 +33,7 @@ import torch
 from _common import ROOT, write_results
 
 import nystream as ns
-from nystream.live.models import load
+from nystream.models import StreamModel
 from nystream.provenance import installed
 
 DIST = ROOT / "examples" / "browser" / "dist"
@@ -186,7 +186,8 @@ def main() -> None:
     packages = json.loads((DIST.parent / "package.json").read_text("utf-8"))["dependencies"]
     with page() as opened:
         browser = opened.context.browser.version
-        rows = [compare(name, model, opened) for name, model in (("gtzan", gtzan()), ("demand", load("demand")))]
+        models = {"gtzan": gtzan(), "demand": StreamModel.from_pretrained("demand")}
+        rows = [compare(name, model, opened) for name, model in models.items()]
     versions = {"chromium": browser, "onnxruntime": installed("onnxruntime")} | packages
     print(
         f"written to {write_results('browser', {'versions': versions, 'steps': STEPS * ROUNDS, 'models': rows}).name}"

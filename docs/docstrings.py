@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 import re
 from typing import Any
 
@@ -14,6 +16,18 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
             obj.docstring.value = re.sub(r"^Example:(?=\n +>>>)", "Examples:", obj.docstring.value, flags=re.M)
+
+
+class Options(griffe.Extension):
+    """Show options as `help` does: plain defaults, and what they mean in the docstring, where they are parameters."""
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        if isinstance(attr.value, griffe.ExprCall) and str(attr.value.function) == "option":
+            attr.value = next((one for one in attr.value.arguments if not isinstance(one, griffe.ExprKeyword)), None)
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        if cls.docstring and cls.path.startswith(("nystream.estimators.", "nystream.serve.settings.")):
+            cls.docstring.value = inspect.getdoc(pydoc.locate(cls.path)) or ""
 
 
 class Fields(griffe.Extension):

@@ -87,6 +87,15 @@ def test_examples_of_docstrings_are_no_wider_than_the_page(path):
     assert [line for line in lines if line.startswith((">>> ", "... ")) and len(line) > 90] == []
 
 
+def test_options_are_shown_with_plain_defaults_and_their_meaning():
+    extensions = griffe.load_extensions(load("docstrings").Options)
+    package = griffe.load("nystream", search_paths=[SOURCE], docstring_parser="google", extensions=extensions)
+    for shown in (package["estimators.forecaster.Forecaster"], package["serve.settings.Settings"]):
+        assert [one.name for one in shown.parameters if "option(" in str(one.default)] == []
+        (said,) = (one for one in shown.docstring.parsed if one.kind is griffe.DocstringSectionKind.parameters)
+        assert {one.name for one in said.value} == {one.name for one in shown.parameters} - {"self"}
+
+
 @pytest.mark.parametrize("name", SHOWN)
 def test_documented_parameters_exist(package, name):
     shown = package[name.removeprefix("nystream.")]

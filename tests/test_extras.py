@@ -1,6 +1,8 @@
 """Errors for optional packages that are not installed."""
 
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,17 @@ def test_a_missing_package_says_what_needs_it_and_how_to_install_it(monkeypatch)
     monkeypatch.delitem(sys.modules, "sklearn.cluster", raising=False)
     with pytest.raises(ModuleNotFoundError) as caught:
         extras.require("fitting", "sklearn.cluster", ", or do not fit")
-    assert str(caught.value) == "fitting needs scikit-learn: pip install 'nystream[train]', or do not fit"
+    assert str(caught.value) == "fitting needs scikit-learn: pip install -c constraints.txt '.[train]', or do not fit"
     assert caught.value.name == "sklearn"
+
+
+def test_nothing_is_installed_by_a_name_that_anyone_may_register():
+    root = Path(__file__).parents[1]
+    pages = [path for folder in ("src", "docs", "examples") for path in root.glob(f"{folder}/**/*") if path.is_file()]
+    for path in [root / "README.md", root / "CONTRIBUTING.md", *pages]:
+        if path.suffix in (".md", ".py", ".sh", ".toml", ".txt", "") and "node_modules" not in path.parts:
+            text = path.read_text("utf-8", errors="replace")
+            assert not re.search(r"pip install[^\n]* '?nystream\b", text), path
 
 
 def test_another_module_that_is_missing_is_another_error(monkeypatch, tmp_path):

@@ -2,7 +2,7 @@
 
     python tools/packaged_model.py
 
-Writes src/nystream/live/packaged/demand: the total demand of 24 areas of the United States an hour ahead. The last
+Writes src/nystream/models/packaged/demand: the total demand of 24 areas of the United States an hour ahead. The last
 tenth of the hours is never trained on; `nystream stream demand sample` streams it.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from nystream.data.sample import csv_lines
 
 ROOT = Path(__file__).resolve().parents[1]
-MODEL = ROOT / "src" / "nystream" / "live" / "packaged" / "demand"
+MODEL = ROOT / "src" / "nystream" / "models" / "packaged" / "demand"
 OPTIONS = ["--target", "total", "--units", "MW", "--window", "72", "--epochs", "24"]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import nystream as ns
 from nystream.data.sample import csv_lines
-from nystream.live.models import load
 from nystream.live.sources.lines import SAMPLE_SHARE
+from nystream.models import StreamModel
 
 FOLDER = Path(__file__).resolve().parent / "public" / "demand"
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent / "public" / "demand"
 def main() -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
-    ns.export_onnx(load("demand"), FOLDER / "model.onnx")
+    ns.export_onnx(StreamModel.from_pretrained("demand"), FOLDER / "model.onnx")
     (FOLDER / "model.chunk.onnx").unlink(missing_ok=True)  # the page takes one token a call
     (FOLDER / "sample.csv").write_text("\n".join(csv_lines(SAMPLE_SHARE)) + "\n", "utf-8")
     for path in sorted(FOLDER.iterdir()):

@@ -14,6 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+# How to install an extra: from a clone, as the package is on no index, where anyone could take its name.
+INSTALL = "pip install -c constraints.txt '.[{}]'"
+
 TRITON = (3, 6)  # the oldest that has what the kernels use; older ones come with older versions of PyTorch
 
 # package -> the extra that installs it
@@ -73,9 +76,8 @@ def require(what: str, module: str, instead: str = "") -> Any:
 
 def missing(what: str, package: str, instead: str = "") -> ModuleNotFoundError:
     """Return the error for an optional package that is not installed."""
-    return ModuleNotFoundError(
-        f"{what} needs {NAMES.get(package, package)}: pip install 'nystream[{EXTRAS[package]}]'{instead}", name=package
-    )
+    install = INSTALL.format(EXTRAS[package])
+    return ModuleNotFoundError(f"{what} needs {NAMES.get(package, package)}: {install}{instead}", name=package)
 
 
 def without_triton() -> str | None:
@@ -83,7 +85,7 @@ def without_triton() -> str | None:
     if find_spec("triton") is None:
         if sys.platform != "linux":
             return "There is no Triton for this platform: use Linux"
-        return "Triton is not installed: pip install 'nystream[gpu]'"
+        return f"Triton is not installed: {INSTALL.format('gpu')}"
     version = _triton_version()
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or tuple(map(int, numbers.groups())) < TRITON:

@@ -90,7 +90,7 @@ def test_without_matplotlib_it_fails_at_once(capsys, monkeypatch, tmp_path):
     assert main(["bench", *TINY, "--plot", str(tmp_path / "a.png")]) == 1
     out, err = capsys.readouterr()
     assert not out
-    assert "pip install 'nystream[plot]'" in err
+    assert "pip install -c constraints.txt '.[plot]'" in err
 
 
 def test_help_names_every_option(capsys):

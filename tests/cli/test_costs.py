@@ -136,7 +136,7 @@ def test_without_matplotlib_nothing_is_printed(capsys, monkeypatch, tmp_path):
     assert main(["costs", "--plot", str(tmp_path / "a.png")]) == 1
     out, err = capsys.readouterr()
     assert not out
-    assert "pip install 'nystream[plot]'" in err
+    assert "pip install -c constraints.txt '.[plot]'" in err
 
 
 def test_in_a_pipe_that_knows_only_ascii():

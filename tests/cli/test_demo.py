@@ -103,7 +103,7 @@ def test_what_is_missing_is_named_before_anything_is_trained(capsys, monkeypatch
     assert main(["demo"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert said.count(f"pip install 'nystream[{extra}]'") == 1
+    assert said.count(f"pip install -c constraints.txt '.[{extra}]'") == 1
     assert "--no-plots" not in said
 
 

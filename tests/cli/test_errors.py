@@ -41,11 +41,20 @@ GENERAL, COMPLETION, DEMO, COSTS = "nystream", "nystream --completion", "nystrea
         ("costs --num_head 3", COSTS, "unknown option --num-head; did you mean --num-heads?"),
         ("costs -x", COSTS, "unknown option -x"),
         ("reproduce", "nystream reproduce", "TASK (gtzan, thumos14 or electricity) is missing"),
-        ("reproduce gtzn", "nystream reproduce", "TASK needs gtzan, thumos14 or electricity, not 'gtzn'"),
+        (
+            "reproduce gtzn",
+            "nystream reproduce",
+            "TASK needs gtzan, thumos14 or electricity, not 'gtzn'; did you mean gtzan?",
+        ),
         ("eval", "nystream eval", "MODEL and SOURCE are missing"),
         ("eval runs/a --plain", "nystream eval", "SOURCE is missing"),
         ("fit-landmarks a b", "nystream fit-landmarks", "--out FOLDER is missing"),
         ("train a.csv --variant no", "nystream train", "--variant needs co-fixed, co-cont or co-full, not 'no'"),
+        (
+            "train a.csv --variant co-fixd",
+            "nystream train",
+            "--variant needs co-fixed, co-cont or co-full, not 'co-fixd'; did you mean co-fixed?",
+        ),
     ],
 )
 def test_one_line(capsys, typed, program, said):

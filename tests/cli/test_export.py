@@ -7,7 +7,6 @@ import pytest
 
 import nystream as ns
 from nystream.cli import main
-from nystream.live import models
 
 
 def test_a_model_of_the_package(tmp_path, monkeypatch, capsys):
@@ -25,7 +24,7 @@ def test_a_model_of_the_package(tmp_path, monkeypatch, capsys):
     answer = {"kind": "change", "shape": [1, 1, 1], "fields": ["total"], "sorted": False, "minimum": None}
     assert card["answer"] == answer
     assert card["token"][-1] == {"kind": "cosine", "hours": 168.0, "seconds_later": 0.0}
-    model = models.load("demand")
+    model = ns.StreamModel.from_pretrained("demand")
     x = (model.input_scaler.mean + model.input_scaler.scale * 0.1).numpy()
     pool = ns.StreamPool(model)
     y = ns.OnnxStream(folder / "model.onnx").push(x)

@@ -31,8 +31,11 @@ def test_bad_input_is_one_line_and_a_traceback_on_demand(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ("No module named 'sklearn'", "No module named 'sklearn': pip install 'nystream[train]'"),
-        ("fitting needs it: pip install 'nystream[train]'", "fitting needs it: pip install 'nystream[train]'"),
+        ("No module named 'sklearn'", "No module named 'sklearn': pip install -c constraints.txt '.[train]'"),
+        (
+            "fitting needs it: pip install -c constraints.txt '.[train]'",
+            "fitting needs it: pip install -c constraints.txt '.[train]'",
+        ),
     ],
 )
 def test_what_is_missing_is_named_with_its_extra_once(capsys, monkeypatch, message, said):
@@ -90,6 +93,20 @@ def test_every_command_that_is_asked_to_end_says_so(capsys, monkeypatch, name):
     assert main([name]) == 143
     assert capsys.readouterr().err == "nystream: stopped by SIGTERM\n"
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("given", [None, "ACTIVE"])
+def test_threads_of_torch_do_not_spin_while_they_wait(monkeypatch, given):
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    done = hooked("import os; os.write(1, os.environ['OMP_WAIT_POLICY'].encode()); raise KeyboardInterrupt", "bench")
+    assert (done.returncode, done.stdout) == (130, given or "PASSIVE")
+
+
+def test_importing_the_package_changes_no_environment():
+    source = "import os; before = dict(os.environ); import nystream.cli, nystream.train; assert os.environ == before"
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["--completion", "--help"]])

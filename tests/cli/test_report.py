@@ -81,7 +81,7 @@ def test_it_says_how_far_it_is(folder, monkeypatch, capsys):
 
 def test_tables_only_without_matplotlib(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[plot\]', or use --no-plots"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install -c constraints.txt '\.\[plot\]', or use --no-plots"):
         report("--plots", "pictures")
     assert names(Path()) == ["results"]
     report("--no-plots")
@@ -90,7 +90,7 @@ def test_tables_only_without_matplotlib(folder, monkeypatch):
 
 def test_without_scipy_the_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[train\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install -c constraints.txt '\.\[train\]'"):
         report()
     assert names(Path()) == ["results"]
 

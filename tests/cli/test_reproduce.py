@@ -14,6 +14,7 @@ import pytest
 
 from nystream.cli import main
 from nystream.cli.reproduce import Reproduce, _say
+from nystream.extras import INSTALL
 from nystream.lab.reproduce import run as running
 from nystream.lab.reproduce import steps
 from nystream.lab.reproduce.job import Job
@@ -184,6 +185,7 @@ def test_other_experiments_are_not_lost(reproduce, capsys):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["--models", "att,co-ful-single"], "; did you mean co-full-single?"),
         (["--models", "att,transformer"], "models has 'transformer', but must be some of att, co, ny"),
         (["--models", ""], "models='', layers='': no cell is left"),
         (["--models", ","], "models=',' is an empty list"),
@@ -259,11 +261,11 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(reproduce, caps
     ("package", "models", "said"),
     [
         ("huggingface_hub", "co", "save_pretrained needs huggingface-hub: pip install huggingface-hub"),
-        ("sklearn.cluster", "cony-fix", "fitting landmarks needs scikit-learn: pip install 'nystream[train]'"),
+        ("sklearn.cluster", "cony-fix", f"fitting landmarks needs scikit-learn: {INSTALL.format('train')}"),
         (
             "onnxruntime",
             "gru",
-            "timing a recurrent model needs ONNX Runtime: pip install 'nystream[export]', or use --no-steps",
+            f"timing a recurrent model needs ONNX Runtime: {INSTALL.format('export')}, or use --no-steps",
         ),
     ],
 )

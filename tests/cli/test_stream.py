@@ -19,7 +19,8 @@ import tyro
 import nystream as ns
 from nystream.cli import main
 from nystream.cli.stream import Stream
-from nystream.live import Session, models, saving
+from nystream.live import Session, saving
+from nystream.models import find
 
 X = np.random.default_rng(0).normal(size=(30, 3)).round(3)
 
@@ -206,7 +207,7 @@ def test_a_clean_end(run_folder, tmp_path, number, said):
     assert process.returncode == 128 + number
     saved = f"the session of 3 tokens is saved in {state}; --load-state {state} resumes it"
     assert err.decode() == f"nystream: {said}; {saved}\n"
-    session = Session(models.load(str(run_folder)))
+    session = Session(ns.StreamModel.from_pretrained(str(run_folder)))
     assert saving.load(state, session).items == 3
     assert session.tokens == 3
 
@@ -259,7 +260,7 @@ def test_bad_arguments_give_one_line(capsys, monkeypatch, tmp_path, run_folder, 
 
 
 def test_a_model_of_the_package_has_a_name(capsys, monkeypatch, run_folder, csv):
-    monkeypatch.setitem(models.PACKAGED, "small", run_folder / "model")
+    monkeypatch.setitem(find.PACKAGED, "small", run_folder / "model")
     assert main(["stream", "small", str(csv), "--limit", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["token"] == 1
     assert main(["stream", "large", str(csv)]) == 2
@@ -270,7 +271,7 @@ def test_without_sounddevice_it_names_the_extra(capsys, monkeypatch, run_folder)
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     monkeypatch.setattr("nystream.cli.stream.rate_of", lambda _: 16000)
     assert main(["stream", str(run_folder), "mic"]) == 1
-    assert "pip install 'nystream[mic]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt '.[mic]'" in capsys.readouterr().err
 
 
 def test_the_commands_of_the_documentation_are_understood():

@@ -268,7 +268,7 @@ def test_without_matplotlib(capsys, monkeypatch):
     table()
     assert main(["train", "data.csv", "--target", "total", "--variant", "co-full", *SMALL]) == 0
     out, err = capsys.readouterr()
-    assert "no plots: a plot needs matplotlib: pip install 'nystream[plot]'" in err
+    assert "no plots: a plot needs matplotlib: pip install -c constraints.txt '.[plot]'" in err
     assert "plots" not in out.splitlines()[-2]
 
 
@@ -276,7 +276,9 @@ def test_without_polars(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     table()
     assert main(["train", "data.csv", "--target", "total"]) == 1
-    assert capsys.readouterr().err == ("nystream: error: reading tables needs polars: pip install 'nystream[data]'\n")
+    assert capsys.readouterr().err == (
+        "nystream: error: reading tables needs polars: pip install -c constraints.txt '.[data]'\n"
+    )
 
 
 def folder_of_frames(folder, labels):

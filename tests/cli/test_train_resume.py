@@ -5,6 +5,7 @@ import os
 import re
 import runpy
 import signal
+import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import nystream as ns
 from nystream.cli import main
+from nystream.data import expected_time
 from nystream.data import run as running
 from nystream.models import StreamModel
 from nystream.train import recipe
@@ -45,6 +48,67 @@ def test_a_run_that_was_stopped_goes_on(capsys, monkeypatch):
     assert all(torch.equal(x, second[name]) for name, x in first.items())
     assert "phase 2 of 2" in whole
     assert "resuming" not in whole
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's number of threads, until the end of the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def threads_of(run):
+    """The number of threads that a run was trained with, and the one in its config file."""
+    scores, config = (run / name for name in ("scores.json", "config.toml"))
+    return json.loads(scores.read_text())["hardware"]["threads"], tomllib.loads(config.read_text())["threads"]
+
+
+@pytest.mark.parametrize("faster", [1, 3])
+def test_the_faster_number_of_threads_is_chosen_once(capsys, monkeypatch, tmp_path, threads, faster):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    fit = expected_time.fit
+
+    def slower_fit(*args, **options):
+        time.sleep(0 if torch.get_num_threads() == faster else 0.2)
+        return fit(*args, **options)
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    threads(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(expected_time, "fit", slower_fit)
+        patch.setattr(recipe, "fit_landmarks_together", stop)
+        assert main(["train", *arguments, *SMALL]) == 130
+    assert f"ms per update with {faster} thread" in capsys.readouterr().out
+    assert torch.get_num_threads() == 3
+    threads(2)  # as on another machine
+    trained(capsys, *arguments)
+    assert threads_of(tmp_path / "run") == (faster, faster)
+    assert torch.get_num_threads() == 2
+    trained(capsys, "--config", "run/config.toml", "--out", "again")
+    assert threads_of(tmp_path / "again") == (faster, faster)
+    first, second = (StreamModel.from_pretrained(f"{run}/model").state_dict() for run in ("run", "again"))
+    assert all(torch.equal(x, second[name]) for name, x in first.items())
+
+
+def test_a_number_of_threads_that_is_given(capsys, refused, tmp_path):
+    table()
+    arguments = ["data.csv", "--target", "total", "--out", "run"]
+    trained(capsys, *arguments, "--threads", "2")
+    assert threads_of(tmp_path / "run") == (2, 2)
+    assert "already trained" in trained(capsys, *arguments)
+    assert "threads is 2 there and 1 here" in refused("train", *arguments, *SMALL, "--threads", "1")
+    assert "threads=0 must be at least 1" in refused("train", *arguments, *SMALL, "--threads", "0")
+
+
+def test_an_estimator_keeps_the_number_of_threads_of_torch(tmp_path, threads):
+    table()
+    threads(3)
+    ns.Forecaster(target="total", window=8, embed_dim=8, num_heads=2, epochs=2).fit("data.csv", out="run")
+    assert threads_of(tmp_path / "run") == (3, 0)
 
 
 def test_a_run_that_is_asked_to_end_stops_like_one_that_is_interrupted(capsys, monkeypatch):

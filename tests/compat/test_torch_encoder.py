@@ -100,6 +100,13 @@ def test_a_landmark_for_every_token_gives_the_original():
     close(encoder(x), original(x), 1e-6)  # as good as the inverse of an ill-conditioned Γ
 
 
+def test_a_family_and_a_wrong_name():
+    encoder = from_torch(torch_encoder(2), "co-full", window=4, stack="deep")
+    assert [cfg.variant for cfg in encoder.config.blocks] == ["co-full-single"] * 2
+    with pytest.raises(ValueError, match=r"variant='co-fulll' is not known; .*; did you mean co-full\?"):
+        from_torch(torch_encoder(2), "co-fulll", window=4)
+
+
 @pytest.mark.parametrize("variant", ns.VARIANTS)
 def test_every_variant_has_faces_that_agree(variant):
     encoder = from_torch(torch_encoder(2, norm_first=True), variant, window=4, landmarks=2, pinv="exact")

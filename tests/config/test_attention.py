@@ -21,7 +21,8 @@ def config(variant="co-cont-single", **options):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"variant": "nystroem"}, ValueError, ("variant='nystroem'", *ns.VARIANTS)),
+        ({"variant": "nystroem"}, ValueError, ("variant='nystroem'", *ns.VARIANTS, "; did you mean nystrom?")),
+        ({"variant": "co-fixd"}, ValueError, ("variant='co-fixd'", *ns.VARIANTS, "; did you mean co-fixed?")),
         ({"variant": None}, ValueError, ("variant=None", *ns.VARIANTS)),
         ({"embed_dim": 9}, ValueError, ("embed_dim=9", "multiple of num_heads=2")),
         ({"landmarks": None}, ValueError, ("landmarks=None", "'co-cont-single'", "1 <= landmarks <= window")),
@@ -29,6 +30,7 @@ def config(variant="co-cont-single", **options):
         ({"landmarks": 13}, ValueError, ("landmarks=13", "window=12")),
         ({"landmarks": 2.0}, TypeError, ("landmarks=2.0", "integer", "float")),
         ({"update_size": 5}, ValueError, ("window=12", "multiple of update_size=5")),
+        ({"pinv": "newtno"}, ValueError, ("pinv='newtno'", "; did you mean newton?")),
         ({"pinv": "svd"}, ValueError, ("pinv='svd'", "newton", "exact", "ridge", "none")),
         ({"pinv_ridge": 0.0}, ValueError, ("pinv_ridge=0.0", "greater than 0")),
         ({"pinv_ridge": -0.1}, ValueError, ("pinv_ridge=-0.1", "greater than 0")),
@@ -51,6 +53,18 @@ def test_a_refusal_names_the_argument_what_came_and_what_is_needed(options, erro
         config(**options)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["co-full", "co-cont", "co-fixed"])
+def test_a_family_is_read_as_its_single_variant(family):
+    single = config(f"{family}-single")
+    for cfg in (config(family), dataclasses.replace(config(), variant=family)):
+        assert (cfg.variant, cfg.record, cfg.fingerprint) == (f"{family}-single", single.record, single.fingerprint)
+        assert cfg == single
+    model = ns.ModelConfig.from_dict(
+        {"input_dim": 1, "output_dim": 1, "attention": {"variant": family, "landmarks": 4}}
+    )
+    assert model.blocks[0].variant == f"{family}-single"
 
 
 @pytest.mark.parametrize("name", ["embed_dim", "num_heads", "window", "update_size", "pinv_iters"])

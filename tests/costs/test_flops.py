@@ -214,10 +214,16 @@ def test_variants_without_landmarks_ignore_m(variant: str) -> None:
 
 
 def test_unknown_variant_lists_the_nine_names() -> None:
-    with pytest.raises(ValueError, match="variant must be one of") as error:
-        costs.flops("co-fixed", 20, 8, 4)
-    assert "'co-fixed'" in str(error.value)
+    with pytest.raises(ValueError, match=r"variant='co-fixd' is not known; .*; did you mean co-fixed\?") as error:
+        costs.flops("co-fixd", 20, 8, 4)
     assert all(name in str(error.value) for name in VARIANTS)
+
+
+@pytest.mark.parametrize("family", ["co-full", "co-cont", "co-fixed"])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_family_stands_for_its_single_variant(family: str, layers: int) -> None:
+    for count in (costs.flops, costs.memory, costs.executed, costs.state_bytes):
+        assert count(family, 20, 8, 4, layers=layers) == count(f"{family}-single", 20, 8, 4, layers=layers)
 
 
 @pytest.mark.parametrize("argument", ["n", "d", "m", "layers", "heads"])

@@ -37,7 +37,7 @@ def test_a_format_or_a_package_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"plot=a\.bmp must end in one of \.pdf, \.png, \.svg"):
         plot.draw(type(tmp_path)("a.bmp"))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"nystream\[plot\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"'\.\[plot\]'"):
         plot.draw(tmp_path / "a.png")
 
 

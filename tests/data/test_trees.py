@@ -97,7 +97,8 @@ def test_without_scikit_learn(monkeypatch):
     data = rows(100)
     fitted, note = fit_trees(*data, *data)
     assert fitted is None
-    assert note == "boosted trees are left out: the baseline needs scikit-learn: pip install 'nystream[train]'"
+    install = "pip install -c constraints.txt '.[train]'"
+    assert note == f"boosted trees are left out: the baseline needs scikit-learn: {install}"
 
 
 @pytest.mark.parametrize(

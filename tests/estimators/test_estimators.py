@@ -1,5 +1,6 @@
 import json
 import pickle
+import pydoc
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +26,18 @@ def demand(rows=400):
             "other": noise[::-1],
         }
     )
+
+
+@pytest.mark.parametrize("kind", [ns.Forecaster, ns.Detector, ns.Classifier])
+def test_help_says_what_every_parameter_means(kind):
+    shown = " ".join(pydoc.plain(pydoc.render_doc(kind)).replace(" |  ", " ").split())
+    assert " Args: " in shown.partition("Example:")[0]
+    assert all(f" {name}: " in shown for name in kind().get_params())
+    assert (
+        "dropout: Dropout while training, from 0 to 1. (default: 0.1, or 0 for forecasts with `linear='no'`)" in shown
+    )
+    assert "window: Window length n, in tokens. (default: 48 to 96 rows" in shown
+    assert "option(" not in shown
 
 
 @pytest.fixture(scope="module")

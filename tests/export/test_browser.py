@@ -25,8 +25,8 @@ from nystream.data.frames import FramesReader
 from nystream.data.sample import csv_lines
 from nystream.data.sounds import SoundReader
 from nystream.live import Session
-from nystream.live.models import load
 from nystream.live.sources.lines import SAMPLE_SHARE
+from nystream.models import StreamModel
 
 pytestmark = pytest.mark.deploy
 
@@ -246,7 +246,7 @@ def test_sample(browser, open_page):
     header, *lines = islice(csv_lines(SAMPLE_SHARE), len(got) + 1)
     records = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
     truth = np.array([float(record["total"]) for record in records])
-    assert_same(got, answers_of(load("demand"), records), np.abs(np.diff(truth)).mean())
+    assert_same(got, answers_of(StreamModel.from_pretrained("demand"), records), np.abs(np.diff(truth)).mean())
 
     forecast = np.array([answer["forecast"]["total"] for answer in got])
     assert page.inner_text("#error") == f"{np.abs(forecast[:-1] - truth[1:]).mean():,.3g} MW".replace("e+02", "")

@@ -168,5 +168,5 @@ def test_a_missing_package_is_found_out_before_the_data_is_read(monkeypatch):
         yield
 
     monkeypatch.setitem(sys.modules, "sklearn.cluster", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[train\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install -c constraints.txt '\.\[train\]'"):
         fit(build(), unread())

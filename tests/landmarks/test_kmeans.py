@@ -181,5 +181,5 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "sklearn"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[train\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install -c constraints.txt '\.\[train\]'"):
         kmeans.require()

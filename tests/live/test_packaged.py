@@ -10,7 +10,6 @@ import pytest
 from nystream.cli import main
 from nystream.data.sample import csv_lines
 from nystream.lab.tasks.electricity import sample
-from nystream.live import models
 from nystream.live.sources import open_source
 from nystream.live.sources.lines import SAMPLE_SHARE
 
@@ -49,8 +48,3 @@ def test_what_the_sample_is_not(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="sample is CSV and ends"):
         open_source("sample", **options)
-
-
-def test_packaged_models_are_there():
-    for name in models.PACKAGED:
-        assert models.load(name).info.reader is not None

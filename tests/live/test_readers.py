@@ -155,7 +155,7 @@ def test_every_format_gives_the_same_to_the_bit(capsys, monkeypatch, table, tmp_
     found = [streamed(capsys, model, str(tmp_path / name))[1] for name in ("a.csv", "a.jsonl", "a.parquet")]
     piped(monkeypatch, as_csv(rows).replace(",", "\t"))
     found.append(streamed(capsys, model, "-")[1])
-    session = ns.live.Session(ns.live.models.load(model))
+    session = ns.live.Session(ns.StreamModel.from_pretrained(model))
     found.append([answer.to_dict() for row in rows for answer in session.take(row)])
     assert len(found[0]) == 40
     assert all(values(one) == values(found[0]) for one in found)

@@ -196,7 +196,7 @@ def test_without_a_microphone(monkeypatch, tmp_path):
     with pytest.raises(OSError, match="no microphone provides 16000 samples per second: Error querying"):
         next(open_source("mic", rate=RATE).items())
     monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(ModuleNotFoundError, match=r"needs sounddevice: pip install 'nystream\[mic\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"needs sounddevice: pip install -c constraints.txt '\.\[mic\]'"):
         open_source("mic", rate=RATE)
     monkeypatch.delitem(sys.modules, "sounddevice")
     (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")

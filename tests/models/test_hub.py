@@ -46,6 +46,17 @@ def test_a_file_is_no_name_on_the_hub(folder, monkeypatch):
     refused("model/config.json", "model/config.json is not a folder")
 
 
+def test_the_model_of_the_package(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    packaged = ns.StreamModel.from_pretrained("demand")
+    assert packaged.info.reader["kind"] == "table"
+    (folder.parent / "demand").mkdir()  # a folder without a model does not hide it
+    assert ns.StreamModel.from_pretrained("demand").config == packaged.config
+    folder.rename("demand/model")
+    assert ns.StreamModel.from_pretrained("demand").config.attention.variant == "co-fixed-single"
+    refused("demnd", "the package has demand")
+
+
 @pytest.mark.parametrize("name", [None, 5])
 def test_a_name_is_a_name(name):
     with pytest.raises(TypeError):

@@ -251,7 +251,7 @@ def refused(folder, error, *words):
 
 def test_a_newer_format_says_what_to_do(folder):
     rewrite(folder, lambda written: written.update(format=2, nystream="7.0"))
-    words = ("config.json", "nystream 7.0", "format 2", "formats up to 1", "pip install --upgrade nystream")
+    words = ("config.json", "nystream 7.0", "format 2", "formats up to 1", "install a newer version")
     refused(folder, ValueError, *words)
 
 

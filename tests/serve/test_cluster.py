@@ -24,7 +24,7 @@ from nystream.serve.settings import Settings
 pytestmark = pytest.mark.deploy
 # The clusters of these tests have a token of their own; Ray would else keep one in the home folder.
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
-pytest.importorskip("ray.serve", reason="a cluster needs Ray Serve: pip install 'nystream[ray]'")
+pytest.importorskip("ray.serve", reason="a cluster needs Ray Serve: pip install -c constraints.txt '.[ray]'")
 
 STREAMS = 24
 

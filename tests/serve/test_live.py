@@ -16,7 +16,7 @@ from nystream.data.frames import FramesReader
 from nystream.data.sounds import SoundReader
 from nystream.data.table_reader import TableReader
 from nystream.live import Sessions
-from nystream.live.models import load
+from nystream.models import StreamModel
 from nystream.serve.app import create_app
 from nystream.serve.settings import Settings
 from nystream.serve.view import live
@@ -283,7 +283,7 @@ def test_records_of_other_demonstrations():
 
 
 def test_the_sample_is_the_demonstration_of_a_model_that_reads_it():
-    sessions = Sessions(load("demand"), capacity=1)
+    sessions = Sessions(StreamModel.from_pretrained("demand"), capacity=1)
     demo = DemoRecords(sessions)
     first, last = demo.records(0, 3), demo.records(first_after(demo), 10)
     assert first["source"] == "sample"

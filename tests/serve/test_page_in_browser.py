@@ -13,7 +13,7 @@ import torch
 import nystream as ns
 from nystream.data.frames import FramesReader
 from nystream.live import Sessions
-from nystream.live.models import load
+from nystream.models import StreamModel
 from nystream.serve.app import create_app
 from nystream.serve.settings import Settings
 
@@ -28,7 +28,7 @@ LOST = "ERR_CONNECTION_REFUSED|WebSocket connection to .* failed"  # what Chromi
 def app(tmp_path):
     def app(model=None, name="demand", **options):
         settings = Settings(store=tmp_path / "page.db", **options)
-        return create_app(Sessions(model or load("demand"), capacity=4), settings, name=name)
+        return create_app(Sessions(model or StreamModel.from_pretrained("demand"), capacity=4), settings, name=name)
 
     return app
 

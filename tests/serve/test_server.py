@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import select
 import socket
 import ssl
 import subprocess
@@ -24,6 +25,16 @@ HALVES = {
     "half a body": b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
     "half a body that nobody reads": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
     "half a second header": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP",
+}
+# Parts of a request that never end: what comes before them, and what is sent again and again.
+POST = b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "request line": (b"GET /", b"x" * 100),
+    "header": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-a: ", b"x" * 100),
+    "headers": (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"X-a: " + b"x" * 93 + b"\r\n"),
+    "trailer": (POST + b"0\r\nX-a: ", b"x" * 100),
+    "trailers": (POST + b"0\r\n", b"X-a: " + b"x" * 93 + b"\r\n"),
+    "chunk extension": (POST + b"1;a=", b"x" * 100),
 }
 UPGRADE = (
     b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -81,6 +92,23 @@ def test_a_header_that_trickles_in_is_not_waited_for(serve):
     with connected(serve(receive_seconds=0.3)) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\n")
         assert is_cut_off(connection, b"X-a: b\r\n", 0.02)
+
+
+@pytest.mark.parametrize(("start", "part"), ENDLESS.values(), ids=ENDLESS)
+def test_a_request_without_end_is_refused(serve, start, part):
+    """Before it takes much memory: none of it comes to the application, which limits bodies."""
+    with connected(serve(receive_seconds=0)) as connection:
+        connection.sendall(start)
+        sent = 0
+        try:
+            while not select.select([connection], [], [], 0.005)[0]:
+                connection.sendall(part * 10)
+                sent += len(part) * 10
+                assert sent < 1 << 19, "the server takes all"
+            reply = received(connection)
+        except ConnectionError:
+            reply = b""
+    assert reply == b"" or b" 400 " in reply
 
 
 def test_connections_that_are_used_stay(serve):

@@ -12,7 +12,7 @@ import pytest
 
 import nystream as ns
 from nystream.cli import _parsed
-from nystream.live import Sessions, models
+from nystream.live import Sessions
 from nystream.serve.app import create_app
 from nystream.serve.settings import Settings
 
@@ -29,7 +29,7 @@ def address(serve, tmp_path):
     command = _parsed("serve", words[2:])
     options = {field.name: getattr(command, field.name) for field in dataclasses.fields(Settings)}
     settings = Settings(**options | {"store": tmp_path / "streams.db", "port": 0})
-    sessions = Sessions(models.load(command.model), command.missing, command.gaps, "torch")
+    sessions = Sessions(ns.StreamModel.from_pretrained(command.model), command.missing, command.gaps, "torch")
     return f"localhost:{serve(create_app(sessions, settings)).port}"
 
 

@@ -133,7 +133,9 @@ def test_without_scikit_learn(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     x, logits = rows(30)
     y = logits.argmax(1)
-    with pytest.raises(ModuleNotFoundError, match=r"logistic regression needs scikit-learn: pip install 'nystream\["):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"logistic regression needs scikit-learn: pip install -c constraints.txt '\.\["
+    ):
         fit_logistic(x, y, x, y, task=Classification(), classes=3)
 
 

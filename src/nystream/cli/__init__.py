@@ -15,7 +15,7 @@ from functools import partial
 from io import StringIO
 from typing import Any, NoReturn
 
-from nystream.extras import EXTRAS
+from nystream.extras import EXTRAS, INSTALL
 from nystream.interrupts import STOPPED, TERMINATED, exit_code, terminable
 from nystream.progress import logged_to_stderr
 from nystream.version import __version__
@@ -28,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 for success, 1 for a failure, 2 for bad input, 130 after Ctrl-C, 143 after SIGTERM.
     """
+    # OpenMP reads this when torch is loaded. By default its threads spin while they wait for each other: on a machine
+    # that does something else, too, training then takes ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     try:
@@ -84,7 +87,8 @@ def _chosen(args: list[str]) -> Callable[[], object]:
     """The function to run, with everything that it needs imported."""
     from nystream.cli import help as helps
     from nystream.cli.commands import COMMANDS, OPTIONS
-    from nystream.cli.errors import UsageError, nearest
+    from nystream.cli.errors import UsageError
+    from nystream.variants.registry import nearest
 
     first, rest = (args or ["--help"])[0], args[1:]
     help_flags = {"-h", "--help"}
@@ -149,7 +153,7 @@ def _with_hint(error: ModuleNotFoundError) -> str:
     extra = EXTRAS.get(str(error.name).partition(".")[0])
     if extra is None or "pip install" in str(error):
         return str(error)
-    return f"{error}: pip install 'nystream[{extra}]'"
+    return f"{error}: {INSTALL.format(extra)}"
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

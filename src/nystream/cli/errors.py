@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from nystream.variants.registry import nearest
 
 if TYPE_CHECKING:
     from nystream.cli.options import Option  # needs tyro, without which errors must still work
@@ -23,12 +24,6 @@ class UsageError(ValueError):
 def as_options(message: str) -> str:
     """A message of the library in the words of a command: `name='value'` and `name` become --name value and --name."""
     return re.sub(r"`([a-z_]{2,})(?:=(.+?))?`", _as_option, message)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A suggestion that ends a sentence; empty if no known word is similar."""
-    matches = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def explain(options: Sequence[Option], words: Iterable[str]) -> str:
@@ -58,7 +53,7 @@ def explain(options: Sequence[Option], words: Iterable[str]) -> str:
                     return f"{flag} needs {option.needs}"
                 value = left.popleft()
         if option.takes_value and not option.accepts(value):
-            return f"{option.label} needs {option.needs}, not {value!r}"
+            return f"{option.label} needs {option.needs}, not {value!r}{nearest(value, option.words)}"
         given.add(option.label)
     return _missing(option for option in options if option.required and option.label not in given)
 

@@ -11,7 +11,8 @@ from tyro.conf import Positional
 from nystream.config.option import option
 from nystream.data.run_folder import info_of
 from nystream.export import OnnxStream, export_onnx
-from nystream.live import models
+from nystream.models import StreamModel
+from nystream.models.find import folder_of
 
 
 @dataclass(kw_only=True)
@@ -40,8 +41,8 @@ class Export:
     )
 
     def run(self) -> None:
-        folder = models.folder_of(self.model)
-        model = models.load(self.model)
+        folder = folder_of(self.model)
+        model = StreamModel.from_pretrained(folder)
         model.info = info_of(model.info, folder)
         out = Path(f"{Path(self.model).resolve().name}-onnx") if self.out is None else self.out
         if out.exists() and not out.is_dir():

@@ -29,6 +29,7 @@ from nystream.lab.reproduce.steps import time_steps
 from nystream.lab.rivals import steppers
 from nystream.landmarks import kmeans
 from nystream.models import pretrained
+from nystream.variants.registry import nearest
 
 AS_IN_TABLE, FEW, CHOSEN = "as in the table", "few, for a laptop", "chosen on validation data"
 SIZES = ("window", "embed_dim", "num_heads")
@@ -277,7 +278,8 @@ class Reproduce:
         for word in filter(None, (part.strip().lower() for part in self.models.split(","))):
             variant = SHORT.get(word, word)
             if word != "all" and variant not in NAMES:
-                raise ValueError(f"models has {word!r}, but must be some of {', '.join(NAMES.values())}")
+                guess = nearest(word, {*SHORT, *NAMES})
+                raise ValueError(f"models has {word!r}, but must be some of {', '.join(NAMES.values())}{guess}")
             names += SHORT.values() if word == "all" else [variant]
         return list(dict.fromkeys(names))
 

@@ -15,8 +15,8 @@ from nystream.data.problem import Problem
 from nystream.data.reader import Policy
 from nystream.data.run_folder import info_of
 from nystream.data.settings import Settings
-from nystream.live import models
 from nystream.models import StreamModel
+from nystream.models.find import folder_of
 
 
 @dataclass(kw_only=True)
@@ -43,8 +43,9 @@ class OnSavedModel:
 
     def load(self) -> tuple[StreamModel, Problem]:
         """The model, and its source read as the training data were."""
-        model = models.load(self.model)
-        model.info = info_of(model.info, models.folder_of(self.model))
+        folder = folder_of(self.model)
+        model = StreamModel.from_pretrained(folder)
+        model.info = info_of(model.info, folder)
         problem = open_for(
             model.info,
             self.source,

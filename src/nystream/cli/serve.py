@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from nystream.config.option import option
-from nystream.live import Sessions, models
+from nystream.live import Sessions
 from nystream.live.readers import gaps_when_skipping
+from nystream.models import StreamModel
+from nystream.models.find import folder_of
 from nystream.serve.app import run
 from nystream.serve.cluster import run_on_ray
 from nystream.serve.settings import Settings
@@ -50,14 +53,14 @@ class Serve(Settings):
 
     def run(self) -> None:
         super().__post_init__()
-        model = models.load(self.model)
+        model = StreamModel.from_pretrained(folder_of(self.model))
         gaps = gaps_when_skipping(model.info, self.gaps)
         name = Path(self.model).expanduser().resolve().name  # not its path, which is nobody's business
         if self.ray is None:
             for option in ("replicas", "gateways"):
                 if getattr(self, option) != 1:
                     raise ValueError(f"{option}={getattr(self, option)} is for --ray, which is not given")
-            run(Sessions(model, self.missing, gaps, self.backend), self, name=name)
+            run(Sessions(model, self.missing, gaps, self.backend), self, name=name, say=partial(print, flush=True))
         else:
             fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(Settings)}
             settings = Settings(**fields | {"gaps": gaps})

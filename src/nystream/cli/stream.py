@@ -19,13 +19,15 @@ from nystream.data.sounds import SoundReader
 from nystream.data.table import counted
 from nystream.data.table_reader import TableReader
 from nystream.files import require_writable
-from nystream.live import models, saving
+from nystream.live import saving
 from nystream.live.output import HumanLines, JsonLines, Printer
 from nystream.live.readers import gaps_when_skipping
 from nystream.live.run import Count, Keeper, OnError, follow
 from nystream.live.series_session import SeriesSession
 from nystream.live.session import Session, live_reader
 from nystream.live.sources import Feed, Format, Source, open_source
+from nystream.models import StreamModel
+from nystream.models.find import folder_of
 
 SAVE_INTERVAL = 100  # tokens
 
@@ -99,7 +101,7 @@ class Stream:
 
     def run(self) -> None:
         self.check()
-        model = models.load(self.model)
+        model = StreamModel.from_pretrained(folder_of(self.model))
         records = live_reader(model, self.missing, self.gaps_of(model.info))
         reader = None if model.info.reader is None else reader_from_dict(model.info.reader)
         source = open_source(self.source, self.format, self.follow, rate_of(model.info), self.skip_lines, reader)

@@ -25,8 +25,8 @@ from nystream.data.run import PLOTS, SCORES, Result, epochs_done
 from nystream.data.run_folder import free_folder
 from nystream.data.settings import CONFIG, Settings, paths_in, read_config
 from nystream.data.table import counted
-from nystream.live import models
 from nystream.models import StreamModel
+from nystream.models.find import folder_of
 
 RUNS = Path("runs")
 PATHS = ("source", "valid", "test", "teacher")  # options that are paths
@@ -97,7 +97,7 @@ class Train:
 
     def check(self, settings: Settings) -> None:
         """Raise if an option cannot be used with the others."""
-        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs", "hop")}
+        given = {name: getattr(self, name) for name in ("window", "landmarks", "layers", "epochs", "hop", "threads")}
         for name, value in given.items():  # 0 in a config file means that the value is chosen
             if value is not None:
                 positive_int(name, value)
@@ -105,11 +105,11 @@ class Train:
             if (value := getattr(self, name)) is not None and value < 0:
                 raise ValueError(f"{name}={value} must be at least 0")
         recipe = vars(self)["recipe"]  # an option that is made from the settings
-        if recipe not in (None, "auto") and not variants.of_family(settings.variant).fixed:
+        if recipe not in (None, "auto") and not variants.get(settings.variant).fixed:
             raise ValueError(
                 f"recipe={recipe!r} is for co-fixed, but --variant {settings.variant} is trained in one phase"
             )
-        if given["landmarks"] is not None and not variants.of_family(settings.variant).low_rank:
+        if given["landmarks"] is not None and not variants.get(settings.variant).low_rank:
             raise ValueError(
                 f"landmarks={given['landmarks']} is for co-fixed and co-cont, but --variant co-full has none"
             )
@@ -128,7 +128,7 @@ class Train:
             elif name == "source" and isinstance(value, list | tuple):
                 chosen[name] = _absolute(value[0]) if len(value) == 1 else tuple(map(_absolute, value))
         try:
-            return Settings(**chosen)
+            return Settings(**{"threads": -1} | chosen)
         except TypeError as error:
             raise ValueError(str(error)) from error
 
@@ -145,7 +145,7 @@ def _name(paths: Sequence[Path]) -> str:
 def _teacher(run: str) -> StreamModel:
     if not Path(run).is_dir():
         raise FileNotFoundError(f"teacher={run} is not a folder; give a run folder, a model folder, or none")
-    return models.load(run)
+    return StreamModel.from_pretrained(folder_of(run))
 
 
 def _say(line: str) -> None:

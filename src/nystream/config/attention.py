@@ -25,7 +25,8 @@ class AttentionConfig:
     """The configuration of one attention module. No size may exceed 2³¹ − 1.
 
     Args:
-        variant: One of `nystream.VARIANTS`, or a variant registered with `nystream.register_variant`.
+        variant: One of `nystream.VARIANTS`, or a variant registered with `nystream.register_variant`. A family,
+            "co-fixed", "co-cont" or "co-full", stands for its -single variant.
         embed_dim: Width E of the tokens, a multiple of `num_heads`.
         num_heads: Number of heads H, each of width `embed_dim // num_heads`.
         window: Number of tokens n that a token attends to, including itself.
@@ -70,6 +71,7 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         forms = self.record.forms  # first, because it raises if the variant is unknown
+        object.__setattr__(self, "variant", self.record.name)
         for name in ("embed_dim", "num_heads", "window", "update_size"):
             size(name, getattr(self, name))
         size("pinv_iters", self.pinv_iters, MAX_PINV_ITERS)

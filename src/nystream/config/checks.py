@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from nystream.variants.registry import nearest
+
 MAX_INT64 = 2**63 - 1
 MAX_SIZE = 2**31 - 1  # the BLAS libraries behind torch count rows and columns in 32 bits
 
@@ -81,7 +83,8 @@ def boolean(name: str, value: object) -> None:
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ValueError(f"{name}={value!r} is not known; it must be one of {', '.join(choices)}")
+        guess = nearest(value, choices)
+        raise ValueError(f"{name}={value!r} is not known; it must be one of {', '.join(choices)}{guess}")
 
 
 def fingerprint_of(fields: dict[str, Any]) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
+import textwrap
 from typing import Any
 
 
@@ -30,3 +33,14 @@ def shown_default(field: dataclasses.Field[Any]) -> str:
     if shown or value in (None, "", (), dataclasses.MISSING) or isinstance(value, bool):
         return shown
     return f"{value:g}" if isinstance(value, float) else f"{value}"
+
+
+def add_args(config: type) -> None:
+    """List the options of a dataclass and what they mean in its docstring, for `help`."""
+    text, example, rest = inspect.cleandoc(config.__doc__ or "").partition("\nExample:")
+    text = f"{text.rstrip()}\n\nArgs:\n"
+    for field in dataclasses.fields(config):
+        default = f" (default: {shown})" if (shown := shown_default(field)) else ""
+        said = re.sub(r"--(\w+) ([\w-]+)", r"`\1='\2'`", field.metadata["help"] + default)  # as in Python
+        text += textwrap.indent(textwrap.fill(f"{field.name}: {said}", 112, subsequent_indent="    "), "    ") + "\n"
+    config.__doc__ = text + example + rest

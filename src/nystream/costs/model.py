@@ -169,11 +169,10 @@ def positive_integer(name: str, value: object) -> int:
 
 def check_arguments(variant: str, n: int, d: int, m: int | None) -> tuple[int, int, int]:
     """Return n, d and m as ints. For a variant without landmarks, m may be None, and is then 0."""
-    if variant not in variants.names():
-        raise ValueError(f"variant must be one of {', '.join(variants.names())}, got {variant!r}")
+    record = variants.get(variant)
     window, width = positive_integer("n", n), positive_integer("d", d)
     if m is None:
-        if variants.get(variant).low_rank:
+        if record.low_rank:
             raise ValueError(f"m must be given for variant {variant!r} (an integer from 1 to n={window}), got None")
         return window, width, 0
     landmarks = positive_integer("m", m)

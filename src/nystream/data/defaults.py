@@ -42,6 +42,7 @@ def with_defaults(settings: Settings, problem: Problem, folder: Path | None = No
     window = settings.window or _older_window(old, problem) or default_window(problem)
     linear: Literal["yes", "no"] = "yes" if _is_linear(problem) else "no"
     chosen |= {"epochs": settings.epochs or epochs, "layers": layers, "patience": patience, "linear": linear}
+    chosen |= {"threads": old.get("threads", 0)} if old and settings.threads < 1 else {}
     chosen |= {"window": window, "landmarks": _landmarks(settings, problem, window)}
     chosen |= {name: value for name, value in regularization(problem).items() if getattr(settings, name) < 0}
     return dataclasses.replace(settings, **chosen)
@@ -60,7 +61,7 @@ def _is_linear(problem: Problem) -> bool:
 
 
 def _landmarks(settings: Settings, problem: Problem, window: int) -> int:
-    if not variants.of_family(settings.variant).low_rank:
+    if not variants.get(settings.variant).low_rank:
         return 0
     landmarks = settings.landmarks or min(LANDMARKS, window, _distinct(problem))
     if landmarks > window:

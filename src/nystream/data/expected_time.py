@@ -1,9 +1,10 @@
-"""How long a training run will take, measured before it starts on a copy of the model: a few updates, some scoring."""
+"""How long a training run will take, and with how many threads, measured on a copy of the model before it starts."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import time
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from nystream.train import StreamData, TrainConfig, fit, predict
 from nystream.train.tasks import Task
 
 UPDATES = 3  # that are timed
+TURNS = 3  # of each number of threads; the first also allocates memory and compiles
 LONG = 2.0  # seconds of an update that are timed only once, and in which its set-up does not count
 TOKENS = 4096  # of validation data that are timed, at most
 
@@ -45,19 +47,31 @@ def measure(model: StreamModel, train: StreamData, valid: StreamData, task: Task
 
 def update_seconds(model: StreamModel, train: StreamData, task: Task, config: TrainConfig) -> float:
     """Measure one update; this trains the model, but leaves the random numbers of the run as they are."""
+    # The first update also allocates memory and compiles.
+    _seconds(1, model, train, task, dataclasses.replace(config, batch_size=1))
+    one = _seconds(1, model, train, task, config)
+    if one > LONG:
+        return one
+    return max(_seconds(1 + UPDATES, model, train, task, config) - one, 1e-4) / UPDATES
 
-    def seconds(updates: int, pieces: int = config.batch_size) -> float:
-        short = dataclasses.replace(config, epochs=1, steps_per_epoch=updates, patience=None, batch_size=pieces)
-        began = time.perf_counter()
-        fit(model, train, None, short, task=task, progress=False)
-        return time.perf_counter() - began
 
+def faster_threads(model: StreamModel, train: StreamData, task: Task, config: TrainConfig) -> int:
+    """Measure two updates with torch's number of threads and with one, in turns, and return the faster number."""
+    usual, trial, seconds = torch.get_num_threads(), copy.deepcopy(model), dict[int, float]()
+    for number in (usual, 1) * TURNS if usual > 1 else ():
+        torch.set_num_threads(number)
+        seconds[number] = min(_seconds(2, trial, train, task, config), seconds.get(number, math.inf))
+    torch.set_num_threads(usual)
+    return min(seconds, key=seconds.__getitem__, default=1)
+
+
+def _seconds(updates: int, model: StreamModel, train: StreamData, task: Task, config: TrainConfig) -> float:
+    """The time of some updates of the model, and of their set-up."""
+    short = dataclasses.replace(config, epochs=1, steps_per_epoch=updates, patience=None)
+    began = time.perf_counter()
     with torch.random.fork_rng():
-        seconds(1, pieces=1)  # the first update also allocates memory and compiles
-        one = seconds(1)
-        if one > LONG:
-            return one
-        return max(seconds(1 + UPDATES) - one, 1e-4) / UPDATES
+        fit(model, train, None, short, task=task, progress=False)
+    return time.perf_counter() - began
 
 
 def told(seconds: float) -> str:

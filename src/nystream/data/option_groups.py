@@ -145,7 +145,7 @@ class ModelOptions:
         0, "Number of landmarks m of low-rank attention, at most the window.", "M", "4, or less for a short window"
     )
     variant: Variant = option(
-        "co-fixed", "Attention with fixed landmarks (trained in two phases), continual landmarks, or full attention."
+        "co-fixed", "Attention with fixed landmarks (co-fixed), continual ones (co-cont), or full attention (co-full)."
     )
     embed_dim: int = option(64, "Width of the model.", "D")
     num_heads: int = option(4, "Number of attention heads.", "H")
@@ -192,4 +192,4 @@ class ModelOptions:
     lr: float = option(3e-3, "Peak learning rate.", "RATE")
     batch_size: int = option(8, "Number of stream pieces per update.", "B")
     seed: int = option(0, "Random seed of the weights, the split of files and the order of the data.", "SEED")
-    device: str = option("auto", "Where to train; auto uses a GPU if there is one.", "cpu|cuda|auto")
+    device: str = option("auto", "Where to train: cpu, cuda, or auto: a GPU if there is one.", "cpu|cuda|auto")

@@ -78,8 +78,12 @@ def train(
         raise ValueError("teacher must be the model of settings.teacher: give both, or none")
     check_folder(settings, problem, folder, teacher)
     settings = with_defaults(settings, problem, folder)
+    threads = torch.get_num_threads()
     with alone_in(folder):
-        return _train(settings, problem, folder, log, show, teacher)
+        try:
+            return _train(settings, problem, folder, log, show, teacher)
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _train(
@@ -88,7 +92,7 @@ def _train(
     if teacher is not None:
         teaching.check(teacher, problem)
     pretrained.require()
-    fixed = variants.of_family(settings.variant).fixed
+    fixed = variants.get(settings.variant).fixed
     if fixed:
         kmeans.require()
     device = _device(settings.device)
@@ -117,9 +121,6 @@ def _train(
     if done:
         model = StreamModel.from_pretrained(folder / MODEL).to(device)
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / CONFIG).is_file():  # that of an older version stays as it is, as its defaults were others
-            files.write_text(folder / CONFIG, config_text(settings, problem, teacher))
         if teacher is not None:
             run = Path(settings.teacher)  # a run folder, or the model in it
             learned_from = teaching.learned_from([run / SCORES, run.parent / SCORES])
@@ -138,6 +139,13 @@ def _train(
             progress=show,
         )
         model = model.to(device)
+        if settings.threads < 0:
+            threads = expected_time.faster_threads(model, data, task, train_config) if device == "cpu" else 0
+            settings = dataclasses.replace(settings, threads=threads)
+        torch.set_num_threads(settings.threads or torch.get_num_threads())  # also on resuming: sums depend on it
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / CONFIG).is_file():  # that of an older version stays as it is, as its defaults were others
+            files.write_text(folder / CONFIG, config_text(settings, problem, teacher))
         if not epochs_done(folder):
             expected = expected_time.measure(model, data, valid, task, train_config)
             if (usual := default_window(problem)) <= settings.window // 2:
@@ -152,6 +160,7 @@ def _train(
                     )
             seconds = expected.run(train_config, sum(phase.config.epochs for phase in phases))
             update = f"{max(1000 * expected.update, 1):.0f} ms per update"
+            update += f" with {counted(torch.get_num_threads(), 'thread')}" if device == "cpu" else ""
             log(f"training will take {expected_time.told(seconds)}: {update}")
         model = _run_phases(settings, common, model, phases, log)
         log_if_worse(folder / CHECKPOINTS / phases[-1].folder, log)
@@ -202,11 +211,10 @@ def with_landmarks(
 
 def model_config(settings: Settings, problem: Problem) -> ModelConfig:
     """The model of phase one; fixed landmarks come later."""
-    record = variants.of_family(settings.variant)
+    record = variants.get(settings.variant)
     decay = settings.decay == "yes"
     if record.fixed:
-        early = settings.recipe == "early"
-        record = variants.of_family("co-full") if early else variants.get(variants.continual_form(record.name))
+        record = variants.get("co-full" if settings.recipe == "early" else variants.continual_form(record.name))
     attention = AttentionConfig(
         record.name,
         settings.embed_dim,

@@ -56,6 +56,9 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
     The options of `nystream train` are these fields, with the same help.
     """
 
+    # 0 is torch's number, as in Python; with -1 two updates are timed, and the faster number becomes that of the run.
+    threads: int = option(0, "Number of torch threads on a CPU.", "N", "torch's default or 1, whichever is faster")
+
     def __post_init__(self) -> None:
         if not self.source:
             raise ValueError("source is missing: give a table, or a folder of feature files or of audio")
@@ -96,7 +99,7 @@ class Settings(ModelOptions, ClassOptions, HeldOutOptions, TableOptions, SourceO
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {0 if name == 'seed' else 1}")
 
-        for name in ("dropout", "weight_decay", "patience"):
+        for name in ("dropout", "weight_decay", "patience", "threads"):
             value, most = getattr(self, name), 1.0 if name == "dropout" else math.inf
             if value != -1 and not 0 <= value < most:
                 raise ValueError(f"{name}={value} must be at least 0{' and below 1' if name == 'dropout' else ''}")

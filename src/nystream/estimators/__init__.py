@@ -3,6 +3,7 @@
 The command `nystream train` is a face of them, so both take the same data and the same options.
 """
 
+from nystream.config.option import add_args
 from nystream.data.problem import Problem
 from nystream.data.settings import Settings
 from nystream.estimators.base import Estimator
@@ -11,9 +12,10 @@ from nystream.estimators.forecaster import Forecaster
 
 __all__ = ["Classifier", "Detector", "Forecaster"]
 
-KINDS: dict[str | None, type[Estimator]] = {
-    task: kind for kind in (Forecaster, Detector, Classifier) for task in kind.tasks
-}
+ESTIMATORS: tuple[type[Estimator], ...] = (Forecaster, Detector, Classifier)
+KINDS: dict[str | None, type[Estimator]] = {task: kind for kind in ESTIMATORS for task in kind.tasks}
+for estimator in ESTIMATORS:
+    add_args(estimator)
 
 
 def estimator_of(settings: Settings, problem: Problem) -> Estimator:

@@ -20,9 +20,9 @@ from nystream.data.run import Result, train
 from nystream.data.run_folder import MODEL, info_of
 from nystream.data.scoring import evaluate
 from nystream.data.settings import CONFIG, Settings, read_config
-from nystream.live import models
 from nystream.live.sessions import Sessions
 from nystream.models import StreamModel
+from nystream.models.find import folder_of
 from nystream.train.log import plain_numbers
 
 extras.require("an estimator", "sklearn")
@@ -90,7 +90,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> Problem:
         paths = tuple(str(path.resolve()) for path in paths_of(source))
         settings = self.settings(paths[0] if len(paths) == 1 else paths)
-        teacher = models.load(settings.teacher) if settings.teacher else None
+        teacher = StreamModel.from_pretrained(folder_of(settings.teacher)) if settings.teacher else None
         problem = open_for_training(settings, False)
         self._check_task(problem.info.task, str(source))
         self.fit_problem(settings, problem, None if out is None else Path(out), log, teacher=teacher)
@@ -171,8 +171,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path) -> Self:
         """Load an estimator from a folder that `save`, `fit(out=)` or `nystream train` wrote."""
         folder = Path(folder).expanduser()
-        place = models.folder_of(str(folder))
-        model = models.load(str(folder))
+        place = folder_of(str(folder))
+        model = StreamModel.from_pretrained(place)
         model.info = info_of(model.info, place)
         config = read_config(folder / CONFIG) if (folder / CONFIG).is_file() else {}
         names = cls._get_param_names()

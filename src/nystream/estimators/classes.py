@@ -145,8 +145,6 @@ class Detector(_ClassEstimator):
     of every frame [T], or zeros and ones [T, classes] if a frame can have several, for every stream. Beside two or more
     other numbers, −1 means that the class of a frame is unknown.
 
-    The parameters are the options of `nystream train`, which its help explains.
-
     Example:
         >>> import numpy as np, nystream as ns
         >>> rng = np.random.default_rng(0)
@@ -235,8 +233,6 @@ class Classifier(_ClassEstimator):
 
     Arrays: `data` is a list of streams [T, features], an array [N, T, features], or [N, features] for streams of one
     token each; y has their classes [N].
-
-    The parameters are the options of `nystream train`, which its help explains.
 
     Example:
         >>> import numpy as np, nystream as ns

@@ -34,9 +34,8 @@ from nystream.train.sampler import warm_up
 class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type: ignore[misc]
     """Forecasts columns of a table some rows ahead, or any numbers that belong to the rows of an array.
 
-    The parameters are the options of `nystream train`, which its help explains; `target` names the columns to forecast
-    and `horizon` is the number of rows ahead, or several: a range such as "1..48" or `range(1, 49)`, or a tuple. With
-    `quantiles`, such as `(0.1, 0.5, 0.9)`, each forecast has those instead of one number; none is below `minimum`.
+    The parameters are the options of `nystream train`. Several names, horizons or quantiles can be a tuple, too, and
+    horizons a `range`.
 
     Example:
         >>> import numpy as np, polars as pl, nystream as ns

@@ -49,7 +49,7 @@ def _check_format(path: Path, fields: Any) -> None:
         version = str(fields.get("nystream", "of a newer version"))
         raise ValueError(
             f"{path} was written by nystream {version:.40} in format {fields['format']}, "
-            f"but this version reads formats up to {FORMAT}: pip install --upgrade nystream"
+            f"but this version reads formats up to {FORMAT}: install a newer version"
         )
     unknown = set(fields) - {"format", "nystream", "config", "info"}
     if unknown:

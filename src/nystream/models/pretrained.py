@@ -15,6 +15,7 @@ import torch
 from nystream import files
 from nystream.config import ModelConfig, ModelInfo
 from nystream.models import config_file, weights_file
+from nystream.models.find import CONFIG, PACKAGED, found
 
 if TYPE_CHECKING:
     # The real mixin does not pass strict type checks; these are the parts used here.
@@ -41,8 +42,7 @@ else:
 
 
 NEEDED = "save_pretrained needs huggingface-hub: pip install huggingface-hub"
-CONFIG, WEIGHTS, CARD_FILE = "config.json", "model.safetensors", "README.md"
-MODEL_FOLDER = "model"  # of a run folder
+WEIGHTS, CARD_FILE = "model.safetensors", "README.md"
 DOWNLOAD = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 CARD = """---
@@ -136,7 +136,7 @@ class Pretrained(PyTorchModelHubMixin, model_card_template=CARD):
 
         Args:
             pretrained_model_name_or_path: A folder written by `save_pretrained`, a run folder that contains one as
-                `model`, or "owner/name" on the hub.
+                `model`, "demand" (a small model that comes with the package), or "owner/name" on the hub.
             device: Device of the model.
             download: Options of the download: `revision`, `token`, `cache_dir`, `force_download`, `local_files_only`.
 
@@ -158,17 +158,18 @@ def _files(name: str | os.PathLike[str], download: dict[str, Any]) -> tuple[Path
     if unknown:
         known = ", ".join(("device", *DOWNLOAD))
         raise TypeError(f"from_pretrained got unexpected options: {', '.join(unknown)}; it takes {known}")
-    folder = Path(name)
+    folder = found(name) or Path(name)
     if folder.is_dir():
-        if not (folder / CONFIG).is_file() and (folder / MODEL_FOLDER / CONFIG).is_file():
-            folder /= MODEL_FOLDER
         for file in (CONFIG, WEIGHTS):
             if not (folder / file).is_file():
                 raise FileNotFoundError(f"{folder} has no {file}; it is not a folder written by save_pretrained")
         return folder / CONFIG, folder / WEIGHTS
     local = folder.exists() or not isinstance(name, str) or name.startswith((".", "/", "~")) or name.endswith("/")
     if local or str(name).count("/") != 1:
-        raise FileNotFoundError(f"{os.fspath(name)} is not a folder; a model on the hub is named owner/name")
+        raise FileNotFoundError(
+            f"{os.fspath(name)} is not a folder; a model on the hub is named owner/name, and the package has "
+            f"{', '.join(PACKAGED)}"
+        )
     from huggingface_hub import hf_hub_download
 
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +105,18 @@ def application(service: Front, sessions: Sessions, name: str) -> Any:
     return app
 
 
-def run(sessions: Sessions, settings: Settings, *, name: str = "") -> None:
-    """Serve until SIGINT or SIGTERM; `name` is that of the model."""
+def run(sessions: Sessions, settings: Settings, *, name: str = "", say: Callable[[str], object] = print) -> None:
+    """Serve until SIGINT or SIGTERM; `name` is that of the model, and `say` is told the address to open."""
     require("a service", "uvicorn")
     require("a service", "websockets")
+    from nystream.serve.auth import Tokens
     from nystream.serve.logs import log_to_stderr
-    from nystream.serve.server import Server, configured, listening, require_certificate
+    from nystream.serve.server import Server, configured, listening, require_certificate, url_of
 
     log_to_stderr()
     require_certificate(settings)
+    Tokens.of(settings)  # raises if there must be some and are none
     with listening(settings) as address:  # before the store is opened, which may take long
         app = create_app(sessions, settings, name=name)
+        say(f"open {url_of(address, settings)}")
         Server(configured(app, settings), app.state.service).run([address])

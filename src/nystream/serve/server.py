@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from nystream.serve.service import Front
@@ -46,7 +46,8 @@ class HttpConnections:
         if len(server_state.connections) >= self._most:
             self._metrics.refused.labels("too_many_connections").inc()
             return Refused()
-        protocol: Any = AutoHTTPProtocol(server_state=server_state, **options)  # type: ignore[call-arg]
+        # Not httptools, which has no limits on request lines, headers, trailers and chunk extensions.
+        protocol: Any = H11Protocol(server_state=server_state, **options)
         self._check_later(protocol, None)
         return cast(asyncio.Protocol, protocol)
 
@@ -142,9 +143,16 @@ def listening(settings: Settings) -> socket.socket:
             f"host={settings.host} port={settings.port} cannot be listened on: {error.strerror}; give another `host` "
             "or `port`"
         ) from None
-    scheme = "http" if settings.tls_cert is None else "https"
-    log.info("listening", extra={"fields": {"scheme": scheme, "host": settings.host, "port": found.getsockname()[1]}})
+    log.info("listening", extra={"fields": {"host": settings.host, "port": found.getsockname()[1]}})
     return found
+
+
+def url_of(address: socket.socket, settings: Settings) -> str:
+    """Return the URL at which a browser on this machine finds the page of the service."""
+    name, port = address.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, settings.host)
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def require_certificate(settings: Settings) -> None:

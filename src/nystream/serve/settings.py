@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from nystream.config.checks import positive_int
-from nystream.config.option import option
+from nystream.config.option import add_args, option
 from nystream.data.reader import Policy
 
 Durability = Literal["none", "snapshot", "log"]
@@ -137,6 +137,9 @@ class Settings:
     def origins(self) -> tuple[str, ...]:
         """The origins of other sites whose pages may use the service."""
         return tuple(origin.strip() for origin in self.allow_origins.split(",") if origin.strip())
+
+
+add_args(Settings)
 
 
 def is_loopback(host: str) -> bool:

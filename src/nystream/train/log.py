@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from nystream import files
+from nystream import extras, files
 
 METRICS = "metrics.jsonl"
 
@@ -61,9 +61,6 @@ def _writer(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ModuleNotFoundError(
-            "tensorboard=True needs TensorBoard: pip install 'nystream[train]', or pass tensorboard=False",
-            name="tensorboard",
-        ) from error
+        raise extras.missing("tensorboard=True", "tensorboard", ", or pass tensorboard=False") from error
     # Keep the scalars up to the checkpoint; purge_step itself would be purged too.
     return SummaryWriter(str(folder), purge_step=step + 1 if step else None)

@@ -4,7 +4,7 @@ This package does not import torch. The functions that a record names are import
 """
 
 from nystream.variants.record import RECOMPUTE_BELOW, Roles, Variant
-from nystream.variants.registry import VARIANTS, continual_form, get, names, of_family, register_variant, unregister
+from nystream.variants.registry import VARIANTS, continual_form, get, names, register_variant, unregister
 
 __all__ = [
     "RECOMPUTE_BELOW",
@@ -14,7 +14,6 @@ __all__ = [
     "continual_form",
     "get",
     "names",
-    "of_family",
     "register_variant",
     "unregister",
 ]

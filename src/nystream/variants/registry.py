@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from nystream.variants.built_in import BUILT_IN
@@ -18,19 +20,23 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str) -> Variant:
-    """Return the record of a registered variant."""
-    record = _records.get(name) if isinstance(name, str) else None
-    if record is None:
-        raise ValueError(
-            f"variant={name!r} is not known; it must be one of {', '.join(_records)}, "
-            f"or registered first with nystream.register_variant"
-        )
-    return record
+    """Return the record of a registered variant. A family, such as co-fixed, stands for its variant of one block."""
+    if isinstance(name, str) and name in _records:
+        return _records[name]
+    for record in _records.values():
+        if record.family == name and record.last_block:
+            return record
+    families = {record.family for record in _records.values()}
+    raise ValueError(
+        f"variant={name!r} is not known; it must be one of {', '.join(_records)}, "
+        f"or registered first with nystream.register_variant{nearest(name, {*_records, *families})}"
+    )
 
 
-def of_family(family: str) -> Variant:
-    """Return the record of the variant that a one-block model of a family uses."""
-    return next(record for record in _records.values() if record.family == family and record.last_block)
+def nearest(word: object, known: Iterable[str]) -> str:
+    """A suggestion that ends a sentence; empty if no known word is similar."""
+    matches = get_close_matches(str(word), sorted(known), n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def continual_form(name: str) -> str:
@@ -87,9 +93,9 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
 
 def unregister(name: str) -> None:
     """Remove a registered variant. Existing configs that use it keep working."""
+    name = get(name).name
     if name in VARIANTS:
         raise ValueError(f"name={name!r} is a built-in variant, which cannot be removed")
-    get(name)
     del _records[name]
 
 

@@ -216,5 +216,5 @@ def test_an_address_where_nobody_is(tmp_path):
 
 def test_without_ray_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'nystream\[ray\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install -c constraints.txt '\.\[ray\]'"):
         list(on_ray(jobs(tmp_path, "a1"), "local"))

@@ -27,5 +27,7 @@ def test_a_stream(kind, form, layers):
 
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ModuleNotFoundError, match=r"needs ONNX: pip install 'nystream\[export\]', or use --no-steps"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"needs ONNX: pip install -c constraints.txt '\.\[export\]', or use --no-steps"
+    ):
         steppers.require()

@@ -255,9 +255,7 @@ def test_too_many_streams(shaped, capacity):
 
 def test_without_triton(shaped, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    words = (
-        r"the triton backend cannot be used\. Triton is not installed: pip install 'nystream\[gpu\]', or use backend="
-    )
+    words = r"cannot be used\. Triton is not installed: pip install -c constraints.txt '\.\[gpu\]', or use backend="
     with pytest.raises(ImportError, match=words):
         ns.StreamPool(shaped(), backend="triton")
 

@@ -19,7 +19,8 @@ from nystream.lab.rivals.config import RecurrentConfig
 from nystream.layers import checks
 from nystream.layers.scaler import Scaler
 from nystream.models import weights_file
-from nystream.models.pretrained import CONFIG, WEIGHTS
+from nystream.models.find import CONFIG
+from nystream.models.pretrained import WEIGHTS
 from nystream.ops.ragged import keep_first, keep_last
 
 CELL_WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # of a layer, in the order of torch's cells

@@ -135,5 +135,5 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, means,
     (tmp_path / "blues").mkdir()
     (tmp_path / "blues" / "a.wav").write_bytes(b"")
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ModuleNotFoundError, match=rf"needs {package}: pip install 'nystream\[audio\]'"):
+    with pytest.raises(ModuleNotFoundError, match=rf"needs {package}: pip install -c constraints.txt '\.\[audio\]'"):
         audio.load(tmp_path, means)
