@@ -159,7 +159,7 @@ def test_a_form_of_sums_that_the_new_variant_lacks_becomes_auto(build):
         ("co-fixed-single", "paper", {"window": 0}, ValueError, ("window=0", "at least 1")),
         ("co-fixed-single", "paper", {"window": 6.5}, TypeError, ("window=6.5", "integer")),
         ("co-fixed-single", "paper", {"landmarks": 7}, ValueError, ("landmarks=7", "window=6")),
-        ("co-fixed-single", "paper", {"variant": "co-fixed"}, ValueError, ("variant='co-fixed'", *ns.VARIANTS)),
+        ("co-fixed-single", "paper", {"variant": "co-fixd"}, ValueError, ("variant='co-fixd'", *ns.VARIANTS)),
         ("co-fixed-single", "deep", {"variant": "full"}, ValueError, ("'full'", "stack='deep'", "-single")),
         ("co-fixed-single", "deep", {"variant": "co-full-retro"}, ValueError, ("'co-full-retro'", "stack='deep'")),
         ("co-fixed-single", "paper", {"layer": 2}, ValueError, ("layer=2", "2 blocks, 0 to 1")),
