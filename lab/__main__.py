@@ -14,7 +14,10 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in SCRIPTS:
         lines = [f"  python -m lab {script:10} {summary}" for script, summary in SCRIPTS.items()]
-        sys.exit("\n".join(lines) if name in ("", "-h", "--help") else "\n".join([f"no script {name!r}:", *lines]))
+        if name in ("", "-h", "--help"):
+            print("\n".join(lines))
+            return
+        sys.exit("\n".join([f"no script {name!r}:", *lines]))
     sys.argv = [f"python -m lab {name}", *sys.argv[2:]]
     import_module(f"lab.{name.replace('-', '_')}").main()
 

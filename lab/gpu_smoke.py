@@ -277,6 +277,8 @@ def main() -> None:
     if options.check:
         sys.exit(gpu_sources.age(options.out) or 0)
     if options.prepare:
+        if "NYSTREAM_DATA" not in os.environ:
+            parser.error("set NYSTREAM_DATA to the folder of the whole data sets")
         size = prepare(Path(os.environ["NYSTREAM_DATA"]), options.prepare)
         sys.exit(None if size <= 12e6 else f"the thinned data take {size / 1e6:.1f} MB, more than 12 MB")
     if options.data is None or not torch.cuda.is_available():

@@ -6,11 +6,17 @@ import ast
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
-# The kernels, and what launches them: the mathematics of attention, and pools.
-GPU = ("nystream/ops/**/*.py", "nystream/stream/gpu/**/*.py", "nystream/stream/backends/triton.py")
+GPU = (  # the kernels, what launches them, and packages that they import as a whole
+    "nystream/ops/**/*.py",
+    "nystream/stream/gpu/**/*.py",
+    "nystream/stream/backends/triton.py",
+    "nystream/config/*.py",
+    "nystream/variants/*.py",
+)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -22,7 +28,7 @@ def digest(source: Path = SOURCE) -> str:
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for pattern in GPU for path in source.glob(pattern)}
     imported = {path for tree in trees.values() for path in _imports(tree, source)}
     trees |= {path: ast.parse(path.read_text(encoding="utf-8")) for path in imported - set(trees)}
-    parts = sorted(hashlib.sha256(ast.dump(_Code().visit(tree)).encode()).hexdigest() for tree in trees.values())
+    parts = sorted(hashlib.sha256(repr(_code(tree)).encode()).hexdigest() for tree in trees.values())
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 
@@ -48,15 +54,13 @@ def _imports(tree: ast.Module, source: Path) -> set[Path]:
     return {file for file in files if file.exists()}
 
 
-class _Code(ast.NodeTransformer):
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-        super().generic_visit(node)
+def _code(node: Any) -> Any:
+    """A tree as nested lists, the same for all versions of Python: they differ in which fields are empty or missing."""
+    if isinstance(node, list):
+        return [_code(one) for one in node if not isinstance(one, ast.Import | ast.ImportFrom)]
+    if not isinstance(node, ast.AST):
         return node
-
-    def visit_Import(self, node: ast.Import) -> None:
-        return None
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        return None
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+        fields["body"] = fields["body"][1:]
+    return [type(node).__name__, *([name, _code(x)] for name, x in fields.items() if x is not None and x != [])]

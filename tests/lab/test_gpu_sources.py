@@ -1,5 +1,6 @@
 """A record of a GPU knows whether the code has changed since."""
 
+import ast
 import json
 
 import pytest
@@ -32,6 +33,14 @@ def test_code_and_what_it_imports_count(source, file):
     path = source / "nystream" / file
     path.write_text(path.read_text().replace("LARGE", "LARGEST"))
     assert gpu_sources.digest(source) != before
+
+
+def test_the_version_of_python_does_not_count(source, monkeypatch):
+    """Fields of the syntax tree that are empty, or that a version does not have, are left out."""
+    before = gpu_sources.digest(source)
+    monkeypatch.setattr(ast.FunctionDef, "_fields", (*ast.FunctionDef._fields, "type_params_"))
+    monkeypatch.setattr(ast.FunctionDef, "type_params_", [], raising=False)
+    assert gpu_sources.digest(source) == before
 
 
 def test_a_record_says_its_age(tmp_path):
