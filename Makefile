@@ -8,12 +8,13 @@ JOBS ?= 2
 # them separately.
 BENCHMARKS := $(filter-out benchmarks/many.py benchmarks/narrow.py benchmarks/browser.py, $(wildcard benchmarks/[!_]*.py))
 
-# What matters most, in files that take seconds: the contract at one size, the reference, states, pools, models, errors
-# and the command.
-QUICK := tests/config tests/contract/test_attention.py tests/ops/test_reference.py tests/ops/test_against_reference.py \
-	tests/layers/test_faces.py tests/models/test_stream_model.py tests/models/test_pretrained.py tests/costs/test_flops.py \
-	tests/stream/test_pool.py tests/stream/test_refusals.py tests/test_state.py tests/test_compatibility.py \
-	tests/train/test_loop.py tests/cli/test_main.py tests/cli/test_help.py
+# What matters most, in files that take seconds: golden files, the contract at one size, the reference, states, pools,
+# models, errors and the command.
+QUICK := tests/golden tests/config tests/contract/test_attention.py tests/ops/test_reference.py \
+	tests/ops/test_against_reference.py tests/layers/test_faces.py tests/models/test_stream_model.py \
+	tests/models/test_pretrained.py tests/costs/test_flops.py tests/stream/test_pool.py tests/stream/test_refusals.py \
+	tests/test_state.py tests/test_compatibility.py tests/train/test_loop.py tests/cli/test_main.py \
+	tests/cli/test_help.py
 
 VENV := .venv
 BIN := $(VENV)/bin
