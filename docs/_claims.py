@@ -1,7 +1,8 @@
 """What the records of experiments say, in sentences: two blocks of pages, for `render.py`.
 
 The sentences are in claims.md.jinja. It has no digits and never says "certain": numbers and that word come from the
-functions here, which compute them from the records, and raise `FalseClaimError` for a sentence that is not true.
+functions here, which compute them from the records, and raise `FalseClaimError` for a sentence that is not true. Words
+such as "ahead" and "loses" stand beside functions that check the direction (tests/test_claims.py has the rules).
 """
 
 from __future__ import annotations
@@ -73,6 +74,18 @@ class Claims:
         both = (numbers.interval(found, scale, plain=plain) for plain in (True, False))
         return f"{numbers.signed(scale.scale * found.mean, scale.digits)} ({'; corrected '.join(both)})"
 
+    def gain(self, first: str, second: str, part: str = "metrics", metric: str = "") -> str:
+        """`by`, if the first is ahead."""
+        gain = self._gain(first, self.difference(first, second, part, metric), metric)
+        self.require(gain > 0, f"{first} is not ahead of {second}")
+        return self.by(first, second, part, metric)
+
+    def loss(self, first: str, second: str, part: str = "metrics", metric: str = "") -> str:
+        """`by`, if the first is behind."""
+        gain = self._gain(first, self.difference(first, second, part, metric), metric)
+        self.require(gain < 0, f"{first} is not behind {second}")
+        return self.by(first, second, part, metric)
+
     def corrected(self, first: str, second: str, part: str = "metrics") -> str:
         """+5.40 (+0.33 to +10.47)."""
         found, metric = self.difference(first, second, part), self._metric(first)
@@ -114,10 +127,12 @@ class Claims:
             self.require(not better, f"{first} is certainly ahead of {second}")
         return "nowhere certainly"
 
-    def between(self, pairs: Sequence[tuple[str, str]], part: str = "metrics") -> str:
-        """The smallest and the largest difference of some pairs: +3.79 to +5.89."""
+    def gains(self, pairs: Sequence[tuple[str, str]]) -> str:
+        """The smallest and the largest difference of some pairs, if the first of each is ahead: +3.79 to +5.89."""
+        for pair in pairs:
+            self.gain(*pair)
         metric = self._metric(pairs[0][0])
-        means = sorted(metric.scale * self.difference(*pair, part).mean for pair in pairs)
+        means = sorted(metric.scale * self.difference(*pair).mean for pair in pairs)
         return " to ".join(numbers.signed(mean, metric.digits) for mean in (means[0], means[-1]))
 
     def best_valid(self, *names: str) -> str:
@@ -185,12 +200,12 @@ class Claims:
             )
         return table(["low rank − GRU", "mean", "95 % interval", "corrected", "over", "p", "p, Holm", ""], rows)
 
+    def width(self, name: str) -> str:
+        return str(self.records[name].cell["embed_dim"])
+
     def widths(self, full: str, narrower: Sequence[str]) -> str:
         """The table of narrower models minus the usual one, on test and validation data."""
-        rows = [
-            [str(self.records[name].cell["embed_dim"]), self.by(name, full), self.by(name, full, "valid")]
-            for name in narrower
-        ]
+        rows = [[self.width(name), self.by(name, full), self.by(name, full, "valid")] for name in narrower]
         return table(["width", "test data", "validation data"], rows)
 
     def with_test_videos(self, first: str, second: str) -> str:
@@ -223,6 +238,9 @@ class Claims:
         head = ["task", "model", "compiled pool, µs", "onnxruntime, µs", "onnxruntime, relative to the GRU"]
         return f"{table(head, rows)}\n\n{source(self.times)}, onnxruntime {self.times['onnxruntime']}."
 
+    def reading(self) -> str:
+        return READING
+
     def require(self, holds: bool, otherwise: str) -> None:
         if not holds:
             raise FalseClaimError(otherwise)
@@ -231,15 +249,15 @@ class Claims:
         """A macro of the template."""
         loader = FileSystemLoader(Path(__file__).parent)
         environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True)
-        module = environment.get_template("claims.md.jinja").make_module({"say": self, "reading": READING})
+        module = environment.get_template("claims.md.jinja").make_module({"say": self})
         # A paragraph or an item of a list is one line.
         return re.sub(r"(?<!\n)\n(?![\n|]|- )\s*", " ", getattr(module, name)().strip())
 
     def _metric(self, name: str, metric: str = "") -> paper.Metric:
         return paper.METRICS[metric or self.records[name].metric]
 
-    def _gain(self, name: str, found: Difference) -> float:
-        return found.mean if self._metric(name).higher else -found.mean
+    def _gain(self, name: str, found: Difference, metric: str = "") -> float:
+        return found.mean if self._metric(name, metric).higher else -found.mean
 
     def _verdict(self, first: str, second: str, part: str, metric: str) -> str:
         """That of a report; a baseline, which has one run for all seeds, is always subtracted."""
