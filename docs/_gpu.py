@@ -103,7 +103,7 @@ def gpu() -> str:
     checks = record["checks"].values()
     return (
         f"Measured on an {record['device']} with a copy bandwidth of {copied / 1e6:.2f} TB/s in the same run, torch "
-        f"{record['hardware']['torch']}, Triton {record['triton']}, at {record['commit']} (`{record['command']}`, "
+        f"{record['hardware']['torch']}, Triton {record['triton']}, at {record['commit'][:7]} (`{record['command']}`, "
         f"after {len(checks)} checks of correctness). The plan and the step, two kernels of attention with fixed "
         f"landmarks, for streams at mixed phases; projections, logits and weights of landmarks are given. In the "
         f"last column, all streams have the same age, and the time of each phase is the median of 5 calls. Other "
@@ -144,7 +144,7 @@ def gpu_steps() -> str:
     gradients = 3 * 4 * sizes["tokens"] * sizes["d"]  # bytes of those of q, k and v
     return (
         f"Forward and backward on an {record['device']}, torch {record['hardware']['torch']}, Triton "
-        f"{record['triton']}, at {record['commit']} (`{record['command']}`): median times, and the most memory "
+        f"{record['triton']}, at {record['commit'][:7]} (`{record['command']}`): median times, and the most memory "
         f"allocated on top of what was there before, of the kernels and of the same `steps` in torch, "
         f'`fused.kernels("never")`. Attention and layer: one stream of {sizes["tokens"]:,} tokens, n = {sizes["n"]}, '
         f"d = {sizes['d']}, {sizes['heads']} heads, m = {sizes['m']}, float32. For attention without decay, the "

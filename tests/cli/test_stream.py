@@ -80,6 +80,18 @@ def test_a_file_from_end_to_end(capsys, run_folder, csv, expected, place):
     assert [line["record"] for line in lines] == list(range(2, 32))
 
 
+def test_a_slow_model_is_said_in_one_line(tmp_path, csv):
+    attention = ns.AttentionConfig("co-cont-single", embed_dim=8, num_heads=2, window=6, landmarks=3)
+    config = ns.ModelConfig(input_dim=3, output_dim=2, attention=attention, layers=2, stack="paper")
+    info = ns.ModelInfo(inputs=("a", "b", "c"), labels=("up", "down"))
+    ns.StreamModel(config, info).save_pretrained(tmp_path / "slow")
+    said = command(tmp_path / "slow", csv, text=True).communicate()[1].splitlines()
+    assert [line for line in said if line.startswith("nystream: warning: ") and line.endswith("pass --backend torch")]
+    assert not any("extras.py" in line for line in said)
+    asked = command(tmp_path / "slow", csv, "--backend", "torch", text=True)
+    assert "warning" not in asked.communicate()[1]
+
+
 @pytest.mark.parametrize("form", ["arrays", "objects", "numbers", "npy"])
 def test_other_forms_give_the_same(capsys, monkeypatch, run_folder, tmp_path, expected, form):
     source = "-"

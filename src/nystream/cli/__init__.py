@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with _stopped_at_once():
             job = _chosen([arg for arg in args if arg != "--debug"])
-        with terminable(), logged_to_stderr():
+        with terminable(), logged_to_stderr(), warnings.catch_warnings():
+            warnings.showwarning = _warn
             job()
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
@@ -56,6 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _fail(f"nystream: error: {type(error).__name__}: {error} (--debug shows where)", 1, debug)
     return 0
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    from nystream.cli.errors import as_options
+
+    print(f"nystream: warning: {as_options(str(message))}", file=sys.stderr)
 
 
 @contextmanager

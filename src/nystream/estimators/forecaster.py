@@ -34,8 +34,8 @@ from nystream.train.sampler import warm_up
 class Forecaster(RegressorMixin, Estimator, ModelOptions, TableOptions):  # type: ignore[misc]
     """Forecasts columns of a table some rows ahead, or any numbers that belong to the rows of an array.
 
-    The parameters are the options of `nystream train`. Several names, horizons or quantiles can be a tuple, too, and
-    horizons a `range`.
+    The parameters are the options of `nystream train`. Several names, horizons or quantiles can also be given as a
+    tuple, and horizons as a `range`.
 
     Example:
         >>> import numpy as np, polars as pl, nystream as ns

@@ -183,6 +183,8 @@ def fit_many(
 ) -> list[FitResult]:
     """Train E models of one config together, in place, each with the result of `fit` up to rounding and dropout.
 
+    Unlike `fit`, it takes windows no longer than the model's for deep stacks, which learn only how a stream starts.
+
     Args:
         models: The models, on one device, with different initial weights.
         train: Data for all models, or a list with one for each.

@@ -79,7 +79,7 @@ def test_what_is_not_supported_says_why(sharp, make, why):
     with pytest.raises(ValueError, match=f"(?s){why}.*backend='torch'"):
         ns.StreamPool(model, backend="numba")
     extras.warn_if_slower.cache_clear()
-    with pytest.warns(UserWarning, match=f"which is slower.*{why}.*pass backend='torch'"):
+    with pytest.warns(UserWarning, match=f"which is slower.*{why}.*pass `backend='torch'`"):
         assert ns.StreamPool(model).backend == "torch"
 
 

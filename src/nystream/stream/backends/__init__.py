@@ -100,7 +100,7 @@ def choose(
         if uncompiled and not light:  # if an option needs Triton, the error below says that it is missing
             warn_if_slower("pools of models on a GPU use backend='torch'", gpu.lacking())
         if why is not None:
-            reason = f"Kernels cannot run its model: {why}. To use torch without this warning, pass backend='torch'"
+            reason = f"Kernels cannot run its model: {why}. To use torch without this warning, pass `backend='torch'`"
             warn_if_slower("a pool uses backend='torch'", reason, curable=True)
         name = "torch" if why is not None or (uncompiled and not light) else compiled
     elif name == compiled and why is not None:
