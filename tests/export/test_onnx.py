@@ -43,7 +43,7 @@ def in_groups(x, r):
 
 def check(model, stream, x):
     """The numbers of a pool, while the stream moves between it and the exported model all the time."""
-    pool = ns.StreamPool(model)
+    pool = ns.StreamPool(model, backend="auto" if model.config.cascade else "torch")
     sid = pool.open()
     for k, token in enumerate(in_groups(x, model.config.update_size)):
         np.testing.assert_allclose(stream.push(token, 1), pool.push(sid, token), atol=1e-5)

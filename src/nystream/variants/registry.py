@@ -72,7 +72,7 @@ def register_variant(variant: Variant | None = None, /, **fields: Any) -> Varian
     record = Variant(**fields) if variant is None else variant
     if not isinstance(record, Variant):
         raise TypeError(f"variant is a {type(record).__name__}, but must be a nystream.Variant")
-    if record.name in _records or any(record.name == known.family for known in _records.values()):
+    if record.name in _records:
         raise ValueError(f"name={record.name!r} is already registered; choose another")
     if record.family not in {record.name, *(known.family for known in _records.values())}:
         families = dict.fromkeys(known.family for known in _records.values())
