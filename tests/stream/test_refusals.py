@@ -259,7 +259,7 @@ def test_a_pool_that_falls_back_to_torch_says_so_once(build):
     model = build(layers=2)
     extras.warn_if_slower.cache_clear()
     with pytest.warns(
-        UserWarning, match=r"^a pool uses backend='torch', .* computes all rows .*stack='deep'.*='torch'$"
+        UserWarning, match=r"^a pool uses backend='torch', .* computes all rows .*stack='deep'.*='torch'`$"
     ):
         assert ns.StreamPool(model, 1).backend == "torch"
     assert ns.StreamPool(model, 1).backend == "torch"  # warned once
