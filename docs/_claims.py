@@ -1,8 +1,8 @@
 """What the records of experiments say, in sentences: two blocks of pages, for `render.py`.
 
 The sentences are in claims.md.jinja. It has no digits and never says "certain": numbers and that word come from the
-functions here, which compute them from the records, and raise `FalseClaimError` for a sentence that is not true. Words
-such as "ahead" and "loses" stand beside functions that check the direction (tests/test_claims.py has the rules).
+functions here, which compute them from the records, and raise `FalseClaimError` for a sentence that is not true. A
+sentence with a word of direction, such as "ahead" or "loses", needs a function that checks it (tests/test_claims.py).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nystream as ns
-from tests.golden import cases, write
+from tests.golden import cases, runs, write
 
 GOLDEN = {part: write.read(part) for part in ("attention", "models", "pools")}
 TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "bfloat16": 1e-2, "int8": 3e-2}  # of the largest output
@@ -74,9 +74,9 @@ def test_exported_models(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", cases.TRAINING)
+@pytest.mark.parametrize("name", runs.TRAINING)
 def test_training(name):
-    golden, actual = read_json("training")[name], cases.TRAINING[name]()
+    golden, actual = read_json("training")[name], runs.TRAINING[name]()
     assert list(actual) == list(golden), f"{name}: names of the results"
     for what, numbers in actual.items():
         # Another order of sums must pass: a run carries its rounding errors on from update to update.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import nystream as ns
-from tests.golden import cases
+from tests.golden import cases, runs
 
 FOLDER = Path(__file__).parent
 TOLERANCE = 1e-9  # of outputs in float64, relative to the largest
@@ -139,7 +139,7 @@ def main(parts: list[str]) -> None:
         "attention": lambda: save("attention", streamed("attention")),
         "models": lambda: save("models", streamed("models")),
         "pools": lambda: save("pools", pools()),
-        "training": lambda: write_json("training", {name: run() for name, run in cases.TRAINING.items()}),
+        "training": lambda: write_json("training", {name: run() for name, run in runs.TRAINING.items()}),
         "costs": lambda: write_json("costs", cases.costs()),
     }
     if unknown := [part for part in parts if part not in made]:

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 for success, 1 for a failure, 2 for bad input, 130 after Ctrl-C, 143 after SIGTERM.
     """
     # OpenMP reads this when torch is loaded. By default its threads spin while they wait for each other: on a machine
-    # that does something else, too, training then takes ten times as long.
+    # that does something else, too, training then takes many times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
